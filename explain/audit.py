@@ -15,7 +15,7 @@ from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import prove_bounds
-from placewright.rounds.backfill.section import KIND
+from placewright.rounds.backfill.section import KIND, without_reservations
 from placewright.rounds.settings import Isolation
 from placewright.rounds.state.changes import apply_plan
 
@@ -107,5 +107,4 @@ def _as_planned(round_: Round, plan: Plan) -> Round:
     """Return a round whose policy asks for reservations only if the plan has some."""
     if round_.policy.backfill is None or any(s["kind"] == KIND for s in plan.sections):
         return round_
-    policy = round_.policy.model_copy(update={"backfill": None})
-    return round_.model_copy(update={"policy": policy})
+    return without_reservations(round_)

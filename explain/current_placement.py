@@ -13,6 +13,7 @@ from placewright.instances.derived.pools import pools_of, running_places
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from placewright.rounds.backfill.section import without_reservations
 
 _DECISION = re.compile(r"decisions\[(\d+)\]")
 
@@ -27,8 +28,7 @@ def current_placement(round: Round) -> tuple[Round, Plan]:  # noqa: A002
     waits goes on waiting, and has no reservations: what runs says none.
     """
     round = checked(round)  # noqa: A001
-    policy = round.policy.model_copy(update={"backfill": None})
-    round = trusted(round.model_copy(update={"policy": policy}))  # noqa: A001
+    round = trusted(without_reservations(round))  # noqa: A001
     pinned = {j.name for j in round.jobs if j.running is not None and j.running.pinned}
     pinned |= _beyond_limits(round)
     decided, plan = _decided(round, pinned)

@@ -28,6 +28,7 @@ from placewright.instances.derived.source_names import check_in_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.documents.source_keys import WAITING_PART
 from placewright.instances.errors import InvalidInputError
 
 VERDICTS = {
@@ -118,7 +119,7 @@ def waiting_job(round_: Round, plan: Plan | None, name: str) -> str:
     started = FACTS[round_.policy.formulation].started(plan) if plan is not None else ()
     jobs = check_in_round(round_, name, ("job",))
     # Where some pods of a gang run, those that wait are a job of their own.
-    jobs += [job for job in round_.jobs if job.name == f"{name}:waiting"]
+    jobs += [job for job in round_.jobs if job.name == f"{name}{WAITING_PART}"]
     problems = [_not_waiting(round_, started, job) for job in jobs]
     if problems[0] and all(problems):
         raise InvalidInputError(problems[0], path=("job",), value=jobs[0].name)

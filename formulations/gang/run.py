@@ -40,9 +40,7 @@ from placewright.formulations.gang.models.aggregate.column_generation import (
     collect_bounds,
 )
 from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
-from placewright.formulations.gang.models.aggregate.term_by_term import (
-    later_bounds,
-)
+from placewright.formulations.gang.models.aggregate.term_by_term import later_bounds
 from placewright.formulations.gang.models.aggregate.whole_jobs import bound_by_whole_jobs
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
@@ -78,7 +76,7 @@ def run(
     """
 
     def phases(problem: Problem, session: Session) -> Steps:
-        yield from run_phases(PHASES, Search(session, problem))
+        return run_phases(PHASES, Search(session, problem))
 
     lists = PHASES, MIGRATION, COUNT_SEARCH
     yield from with_relieved_links(problem, leaving_out(session, without, *lists), phases)

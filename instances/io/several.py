@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
 from placewright.instances.errors import InvalidInputError
@@ -26,7 +27,11 @@ def load_documents(path: AnyPath) -> list[Any]:
         are those of the file.
     """
     file, text = os.fspath(path), load_text(path)
-    between = _JSON if text.lstrip()[:1] in ("{", "[") else _YAML
+    between = _YAML
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(InvalidInputError):
+            return [parse_values(text, file)]
+        between = _JSON
     cuts = [at for found in between.finditer(text) for at in found.span()]
     documents = []
     for begin, end in zip([0, *cuts[1::2]], [*cuts[::2], len(text)], strict=True):

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from placewright.instances.converters.kubernetes.groups import gang_of, title_of
 from placewright.instances.converters.kubernetes.pods import requests
 from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.documents.source_keys import WAITING_PART
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.live.serve.messages import JobPlaces, TaskPlace
@@ -152,7 +153,7 @@ class Extender:
             if uid and uid in self._of:
                 return self._of[uid]
         whole = title_of(gang_of(pod, {}), pod)
-        names = (f"{whole}:waiting", whole, pod.name)
+        names = (f"{whole}{WAITING_PART}", whole, pod.name)
         return next((name for name in names if name in jobs), None)
 
 

@@ -57,3 +57,9 @@ def reservations_of(sections: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[
         if section["kind"] == KIND
         for entry in section.get("jobs", ())
     }
+
+
+def without_reservations(round_: Round) -> Round:
+    """Return a round that asks no plan for reservations of jobs that wait."""
+    policy = round_.policy.model_copy(update={"backfill": None})
+    return round_.model_copy(update={"policy": policy})

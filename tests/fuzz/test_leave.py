@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from fuzz import drawing_caps, policies, run
+
 ROUNDS = 25
 
 
-@pytest.fixture(scope="module")
-def fuzz() -> Iterator[SimpleNamespace]:
-    """The modules of the fuzz, which are importable from the repository's root only."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        names = ("policies", "run", "drawing_caps")
-        yield SimpleNamespace(
-            **{name.split(".")[-1]: importlib.import_module(f"fuzz.{name}") for name in names}
-        )
-
-
 @pytest.mark.parametrize("settings", ["exact", "counting"])
-def test_nothing_fails_where_rules_say_who_may_preempt_whom(fuzz, settings):
-    policy = fuzz.policies.POLICIES["gang"]
+def test_nothing_fails_where_rules_say_who_may_preempt_whom(settings):
+    policy = policies.POLICIES["gang"]
     chosen = tuple(s for s in policy.settings if s.name == settings)
 
     def draw(rng):
@@ -36,7 +22,7 @@ def test_nothing_fails_where_rules_say_who_may_preempt_whom(fuzz, settings):
             running = [job for job in raw["jobs"] if job.get("running")]
             pending = [job for job in raw["jobs"] if not job.get("running")]
             if len(running) > 1 and pending and len(raw.get("tenants", ())) > 1:
-                fuzz.drawing_caps.draw_leave(rng, raw)
+                drawing_caps.draw_leave(rng, raw)
                 for tenant in raw["tenants"]:
                     tenant.setdefault("guarantee", {"gpu": rng.choice((0, 1000))})
                     most = tenant.get("quota", {}).get("gpu", 1000)
@@ -47,9 +33,7 @@ def test_nothing_fails_where_rules_say_who_may_preempt_whom(fuzz, settings):
                     job["tenant"] = rng.choice(raw["tenants"])["name"]
                 return raw
 
-    state = fuzz.run.run(
-        replace(policy, draw=draw, settings=chosen), ROUNDS, 0, None, lambda *_: None
-    )
+    state = run.run(replace(policy, draw=draw, settings=chosen), ROUNDS, 0, None, lambda *_: None)
     assert state.rounds == ROUNDS
     assert not state.failures
     assert state.features["leave to preempt"] > ROUNDS // 2

@@ -58,26 +58,6 @@ def place_tied_groups(
     return None
 
 
-def could_place(placement: Placement, choice: Choice) -> bool:
-    """Whether each group of an option, taken alone, fits one joint domain.
-
-    Necessary for the option to start, not sufficient. Anti-affinity labels are ignored.
-    """
-    everywhere = np.ones(placement.problem.cluster.num_hosts, dtype=np.bool_)
-    if choice.joint_level != NO_LEVEL:
-        return bool(len(_joint_domains(placement, choice, everywhere)))
-    return all(_fits_alone(placement, group) for group in choice.groups)
-
-
-def _fits_alone(placement: Placement, group: Group) -> bool:
-    """Whether a group fits the cluster if no other group is placed."""
-    everywhere = np.ones(len(placement.whole), dtype=np.bool_)
-    if group.required != NO_LEVEL:
-        held = _tasks_per_domain(placement, group, everywhere)
-        return bool(_domains_for_all(held, group, group.required).any())
-    return tasks_in_all(*_asked(placement, group, everywhere)) >= group.count
-
-
 def _domains_for_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
     """Return which domains of a level hold all tasks of a group, bool (domains,)."""
     if group.domain_limit is not None and level >= group.domain_limit.level:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from types import MappingProxyType
 
 _MACHINE = "node.kubernetes.io/instance-type"
@@ -31,6 +32,9 @@ MODEL_LABELS: Mapping[str, tuple[str, ...]] = {
 On a node with several of them the first is that of its GPUs; the others are resources beside.
 """
 
+SHARED = "-SHARED"
+"""What a label of the model ends with where GPUs are shared in time."""
+
 NO_ACCELERATORS: Mapping[str, str] = MappingProxyType({})
 
 _ALSO: ContextVar[Mapping[str, str]] = ContextVar("also", default=NO_ACCELERATORS)
@@ -48,13 +52,16 @@ def counting(also: Mapping[str, str]) -> Iterator[None]:
 
 def accelerators_in(names: Iterable[str]) -> list[str]:
     """Return the names that count as GPUs, in the order of the table, what users name first."""
-    patterns = [*_ALSO.get(), *MODEL_LABELS]
-    found = {
-        name: next((i for i, one in enumerate(patterns) if fnmatchcase(name, one)), None)
-        for name in names
-    }
-    known = [(at, name) for name, at in found.items() if at is not None]
+    also = tuple(_ALSO.get())
+    known = [(at, name) for name in names if (at := _place(name, also)) is not None]
     return [name for _, name in sorted(known)]
+
+
+@lru_cache(maxsize=4096)
+def _place(name: str, also: tuple[str, ...]) -> int | None:
+    """Return where in the table a name stands, behind what users name; None: nowhere."""
+    patterns = enumerate((*also, *MODEL_LABELS))
+    return next((at for at, one in patterns if fnmatchcase(name, one)), None)
 
 
 def model_of(name: str, labels: Mapping[str, str]) -> tuple[str, bool]:
@@ -70,7 +77,7 @@ def model_of(name: str, labels: Mapping[str, str]) -> tuple[str, bool]:
     found = told or labels.get(_MACHINE) or name.partition(".")[0]
     kind = name.partition("/")[2]
     part = f":{kind}" if kind.startswith("mig-") or kind == "gpu.shared" else ""
-    return found.removesuffix("-SHARED") + part, told is not None
+    return found.removesuffix(SHARED) + part, told is not None
 
 
 def told_labels() -> list[str]:

@@ -93,18 +93,20 @@ def _optional_name(value: Any) -> str | None:
     return None if value is None or value == "" else _name(value)
 
 
+def _is_whole(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
 def _count(value: Any) -> int:
     if value is None:
         return 1
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not 0 <= value <= MAX_COUNT:
+    if not _is_whole(value, MAX_COUNT):
         raise ValueError(f"expected a whole number from 0 to {MAX_COUNT}")
     return int(value)
 
 
 def _seconds(value: Any) -> int:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not 0 <= value <= MAX_AMOUNT:
+    if not _is_whole(value, MAX_AMOUNT):
         raise ValueError(f"expected a whole number from 0 to {MAX_AMOUNT}")
     return int(value)
 
@@ -162,7 +164,7 @@ def _mapping(value: Any) -> Any:
 def _port(value: Any) -> int:
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**16:
+    if not _is_whole(value, 2**16 - 1):
         raise ValueError("expected the number of a port, below 65536")
     return int(value)
 

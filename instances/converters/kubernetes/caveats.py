@@ -17,11 +17,17 @@ from placewright.instances.converters.kubernetes.kueue import Queues
 from placewright.instances.converters.kubernetes.ledger import LEDGERS
 from placewright.instances.converters.kubernetes.policies import Budget, caveats_of_budgets
 from placewright.instances.converters.kubernetes.records import Object, Pod
-from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of, read_all
+from placewright.instances.converters.kubernetes.sources import (
+    NODE,
+    POD,
+    Kind,
+    Source,
+    name_of,
+    read_all,
+)
 from placewright.instances.converters.ledger import Reading
 from placewright.instances.documents.caveats import Caveat, annotation_of
 
-_POD, _NODE = Kind("", "Pod"), Kind("", "Node")
 _LABELS = {
     JOB_SET: "jobset.sigs.k8s.io/jobset-name",
     LEADER_WORKER_SET: "leaderworkerset.sigs.k8s.io/name",
@@ -37,7 +43,7 @@ class Caveats:
 
     def of_node(self, node: Object) -> dict[str, str]:
         """Return the annotation of a host."""
-        return annotation_of(self._find(_NODE, node.key))
+        return annotation_of(self._find(NODE, node.key))
 
     def of_job(
         self,
@@ -55,7 +61,7 @@ class Caveats:
         queues: Iterable[tuple[Kind, tuple[str, str]]],
     ) -> Iterator[Caveat]:
         for pod in pods:
-            yield from self._find(_POD, pod.key)
+            yield from self._find(POD, pod.key)
         if group is not None:
             yield from self._find(group[0], group[1].key)
         for one in (*pods, *(() if group is None else group[1:])):

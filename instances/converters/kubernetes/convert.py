@@ -11,7 +11,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue
 from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERATORS, counting
-from placewright.instances.converters.kubernetes.dump import NODE, PODS, Dump, read_dump
+from placewright.instances.converters.kubernetes.dump import PODS, Dump, read_dump
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
 from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps
@@ -32,6 +32,7 @@ from placewright.instances.converters.kubernetes.nodes import (
 from placewright.instances.converters.kubernetes.pods import State, requests, state_of
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.sources import (
+    NODE,
     Kind,
     Source,
     read_sources,
@@ -163,10 +164,11 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
-    eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump))
+    asked = {pod.key: requests(pod.spec) for pod in dump.pods}
+    eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump, asked))
     maker = Maker(dump.nodes, levels, eligibility)
     workloads = Workloads(dump.workloads, dump.queues, levels, eligibility, dump.now, dump.caveats)
-    jobs = PodJobs(dump, workloads, maker, book, movable)
+    jobs = PodJobs(dump, workloads, maker, book, movable, asked)
     _add_jobs(dump, workloads, jobs)
     for name, node in dump.nodes.items():
         maker.add_away(name, away(node))
@@ -214,30 +216,24 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     )
 
 
-def _idle(dump: Dump) -> frozenset[str]:
+def _idle(dump: Dump, asked: Mapping[tuple[str, str], Amounts]) -> frozenset[str]:
     """Return the resources of every node of which there is enough, whoever comes."""
     held: defaultdict[str, Amounts] = defaultdict(Amounts)
     wanted = [
-        requests(one.template.spec)
+        (requests(one.template.spec), one.count)
         for workload in dump.workloads.values()
         for one in workload.spec.podSets
     ]
-    beside = sum(
-        one.count
-        for workload in dump.workloads.values()
-        for one in workload.spec.podSets
-        if not requests(one.template.spec).gpus
-    )
     for pod in dump.pods:
         if state_of(pod) in (State.ENDED, State.DELETED):
             continue
-        asked = requests(pod.spec)
-        wanted.append(asked)
-        if not asked.gpus and pod.spec.nodeName is not None:
-            held[pod.spec.nodeName].add(asked)
-        elif not asked.gpus:
-            beside += 1
-    return idle_resources(dump.nodes, held, wanted, beside)
+        one, host = asked[pod.key], pod.spec.nodeName
+        stays = not one.gpus and host is not None
+        wanted.append((one, 0 if stays else 1))
+        if stays:
+            held[host or ""].add(one)
+    beside = sum(count for one, count in wanted if not one.gpus)
+    return idle_resources(dump.nodes, held, [one for one, _ in wanted], beside)
 
 
 def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:

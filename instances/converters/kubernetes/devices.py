@@ -22,9 +22,8 @@ from placewright.instances.converters.kubernetes.device_ledgers import (
     DEVICE_CLASS,
     SLICE,
 )
-from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
+from placewright.instances.converters.kubernetes.sources import NODE, POD, Kind, Source, name_of
 
-_POD, _NODE = Kind("", "Pod"), Kind("", "Node")
 _GPU = "gpu."
 _STATUSES = "resourceClaimStatuses"
 _PLAIN = {"name", "exactly", "deviceClassName", "count", "allocationMode"}
@@ -49,8 +48,8 @@ def with_devices(sources: Sources) -> Sources:
     reading = _Reading(sources)
     return {
         **sources,
-        _POD: [reading.pod(one) for one in sources.get(_POD, ())],
-        _NODE: [reading.node(one) for one in sources.get(_NODE, ())],
+        POD: [reading.pod(one) for one in sources.get(POD, ())],
+        NODE: [reading.node(one) for one in sources.get(NODE, ())],
     }
 
 
@@ -61,9 +60,9 @@ class _Reading:
         self.templates = {_key(one): _at(one.raw, "spec") for one in templates}
         self.drivers = {name_of(one): _driver(one.raw) for one in sources.get(DEVICE_CLASS, ())}
         self.gpus = dict(_gpus([one.raw for one in sources.get(SLICE, ())]))
-        self.plugin = {name_of(one): _plugin(one.raw) for one in sources.get(_NODE, ())}
+        self.plugin = {name_of(one): _plugin(one.raw) for one in sources.get(NODE, ())}
         self.users = Counter(
-            key for one in sources.get(_POD, ()) for key, _ in _claims(one.raw) if key[1]
+            key for one in sources.get(POD, ()) for key, _ in _claims(one.raw) if key[1]
         )
         self.given: set[tuple[str, str]] = set()
         self.held: set[_Device] = set()

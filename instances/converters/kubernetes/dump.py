@@ -22,9 +22,15 @@ from placewright.instances.converters.kubernetes.hyper_nodes import (
 from placewright.instances.converters.kubernetes.ledger import LEDGERS
 from placewright.instances.converters.kubernetes.policies import with_priorities
 from placewright.instances.converters.kubernetes.records import Node, Object, Pod
-from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of, read_all
+from placewright.instances.converters.kubernetes.sources import (
+    NODE,
+    POD,
+    Kind,
+    Source,
+    name_of,
+    read_all,
+)
 
-NODE, POD = Kind("", "Node"), Kind("", "Pod")
 PODS = "pods"
 _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
 READ_KINDS = frozenset(LEDGERS)

@@ -55,6 +55,8 @@ class Eligibility:
     _known: dict[str, tuple[Condition, ...]] = field(default_factory=dict)
     _labelled: dict[str, frozenset[str]] = field(default_factory=dict)
     _models: dict[tuple[frozenset[str], bool], tuple[str, ...] | None] = field(default_factory=dict)
+    _able: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
+    _meeting: dict[tuple[Condition, ...], frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.everywhere = frozenset(self.nodes)
@@ -79,7 +81,11 @@ class Eligibility:
 
     def able(self, allowed: frozenset[str], asked: int) -> frozenset[str]:
         """Return the allowed nodes that have GPUs, if some are asked."""
-        return allowed & self._with_gpus if asked else allowed
+        if not asked:
+            return allowed
+        if allowed not in self._able:
+            self._able[allowed] = allowed & self._with_gpus
+        return self._able[allowed]
 
     def is_of(self, host: str, wanted: Amounts) -> bool:
         """Whether the GPUs of a node are of the resource that somebody asks for, if any."""
@@ -89,9 +95,12 @@ class Eligibility:
         """Yield what is asked beside GPUs, cores and memory, as far as a node may lack it."""
         return ((key, amount) for key, amount in wanted if key not in self.idle)
 
-    def all_of(self, conditions: Iterable[Condition]) -> frozenset[str]:
+    def all_of(self, conditions: tuple[Condition, ...]) -> frozenset[str]:
         """Return the names of the nodes that meet all conditions."""
-        return self.everywhere.intersection(*(one.hosts for one in conditions))
+        if conditions not in self._meeting:
+            met = self.everywhere.intersection(*(one.hosts for one in conditions))
+            self._meeting[conditions] = met
+        return self._meeting[conditions]
 
     def conditions(
         self, spec: PodSpec, wanted: Amounts, also: Iterable[Toleration] = ()

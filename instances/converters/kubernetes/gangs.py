@@ -71,6 +71,8 @@ class PodJobs:
 
     Attributes
     ----------
+    asked : mapping of (str, str) to Amounts
+        What each pod asks for, by its key.
     background : dict of str to Amounts
         What bound pods that are in no job hold of each node.
     closed : set of str
@@ -82,6 +84,7 @@ class PodJobs:
     maker: Maker
     book: Bookkeeping
     movable: bool
+    asked: Mapping[tuple[str, str], Amounts]
     background: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     closed: set[str] = field(default_factory=set)
     _above: dict[str, str | None] = field(init=False)
@@ -116,7 +119,7 @@ class PodJobs:
             if more:
                 self.book.why[pod.name] = more
             if host is not None:
-                asked = pods.requests(pod.spec)
+                asked = self.asked[pod.key]
                 self.background[host].add(asked)
                 if asked.gpus or pod.unreadable or why == _CLAIMS:
                     self.closed.add(host)
@@ -127,7 +130,7 @@ class PodJobs:
         if unreadable:
             self.leave(members, unreadable)
             return
-        wanted = {pod.key: pods.requests(pod.spec) for pod in members}
+        wanted = {pod.key: self.asked[pod.key] for pod in members}
         if not any(one.gpus for one in wanted.values()):
             for pod in members:
                 self.leave([pod], self._why_no_gpu(pod, wanted[pod.key]))

@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.accelerators import (
+    SHARED,
     accelerators_in,
     model_of,
     told_labels,
@@ -23,7 +24,6 @@ HOST_PORT = "hostPort/"
 """Resources that stand for a port of the host: each node has one piece of each."""
 
 _MIB = Decimal(1024) ** 2
-_SHARED = "-SHARED"
 _STRATEGY = "nvidia.com/mig.strategy"
 
 
@@ -178,7 +178,7 @@ def take_nodes(nodes: Sequence[Node], book: Bookkeeping) -> dict[str, Node]:
         labels, accelerator = node.metadata.labels, accelerator_of(node)
         if accelerator and not model_of(accelerator, labels)[1]:
             book.cannot_say("the GPU model of a node that no label names", name)
-        if any((labels.get(key) or "").endswith(_SHARED) for key in told_labels()):
+        if any((labels.get(key) or "").endswith(SHARED) for key in told_labels()):
             book.cannot_say("GPUs shared in time: each share counts as a GPU", name)
         if labels.get(_STRATEGY) == "single" and "MIG" in (gpu_model(node) or ""):
             book.cannot_say("MIG slices of strategy single: each counts as a GPU", name)

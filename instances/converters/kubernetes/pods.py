@@ -10,7 +10,6 @@ from placewright.instances.converters.kubernetes.nodes import HOST_PORT, Amounts
 from placewright.instances.converters.kubernetes.records import Pod, PodSpec
 from placewright.instances.documents.source_keys import OWN_GATE
 
-KUEUE_GATES = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 _SHARES = ("gpu-fraction", "gpu-memory")
 _SLICED = ("nvidia.com/gpumem", "volcano.sh/vgpu-")
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"

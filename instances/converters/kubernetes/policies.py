@@ -12,10 +12,8 @@ from placewright.instances.converters.kubernetes.accessor import (
 from placewright.instances.converters.kubernetes.eligibility import selects
 from placewright.instances.converters.kubernetes.further_ledgers import PRIORITY_CLASS
 from placewright.instances.converters.kubernetes.records import LabelSelector, Object, Pod
-from placewright.instances.converters.kubernetes.sources import Kind, Source, name_of
+from placewright.instances.converters.kubernetes.sources import POD, Kind, Source, name_of
 from placewright.instances.documents.caveats import Caveat
-
-_POD = Kind("", "Pod")
 
 
 class _BudgetSpec(Record):
@@ -62,7 +60,7 @@ def with_priorities(
     default = next((raw for raw in classes.values() if raw.get("globalDefault") is True), None)
     if not classes:
         return sources
-    return {**sources, _POD: [_prioritized(one, classes, default) for one in sources.get(_POD, ())]}
+    return {**sources, POD: [_prioritized(one, classes, default) for one in sources.get(POD, ())]}
 
 
 def _prioritized(

@@ -19,6 +19,7 @@ from placewright.instances.converters.kubernetes.kai_snapshot import (
 from placewright.instances.converters.kubernetes.records import Object
 from placewright.instances.converters.support.salvage import salvaged, why
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.folders import entries_of
 from placewright.instances.io.several import load_documents
 
 _O = TypeVar("_O", bound=Object)
@@ -39,6 +40,9 @@ class Kind(NamedTuple):
 
     group: str
     name: str
+
+
+NODE, POD = Kind("", "Node"), Kind("", "Pod")
 
 
 def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Source]]:
@@ -71,14 +75,7 @@ def files_in(folder: str, suffixes: tuple[str, ...], expected: str) -> list[str]
     InvalidInputError
         It cannot be read, or there are none.
     """
-    try:
-        found = sorted(e.path for e in os.scandir(folder) if e.name.lower().endswith(suffixes))
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot be read ({error.strerror}); expected a folder to read",
-            file=folder,
-            show_value=False,
-        ) from None
+    found = [one.path for one in entries_of(folder) if one.name.lower().endswith(suffixes)]
     if not found:
         kinds = " or ".join(suffix[1:].upper() for suffix in suffixes[:2])
         raise InvalidInputError(f"has no {kinds}; {expected}", file=folder, show_value=False)

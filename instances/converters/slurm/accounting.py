@@ -12,7 +12,7 @@ from placewright.instances.converters.slurm.tres import COUNTED, read_amounts, r
 from placewright.instances.errors import InvalidInputError
 
 _GPU = "gpu"
-_PARENT = "ParentName"
+PARENT = "ParentName"
 _MOST = 10**9
 _NO_GPUS = re.compile(r"\bgres/gpu(?::([^=,]+))?=0(?=,|$)")
 
@@ -100,7 +100,7 @@ def associations_of(part: Part | None) -> Iterator[Association]:
         for i, row in table(part.text):
             yield Association(
                 (row["Account"], row.get("User", ""), row.get("Partition", "")),
-                row.get(_PARENT, ""),
+                row.get(PARENT, ""),
                 _text_limit(row, "GrpTRES", part.file, i, jobs="GrpJobs"),
                 _text_number(row, "MaxJobs", part.file, i),
                 _text_single(row, part.file, i),

@@ -34,7 +34,7 @@ class Caps:
         """Return a job that counts in the caps of its account, user and QOS."""
         self._dropped.clear()
         said = dict(self._of(components[0]))
-        if any(self._dropped & set((model or "").split("+")) for model in self._models.values()):
+        if self._dropped & self._context.nodes.counted:
             self._book.cannot_say(
                 "a limit of GPUs that only nodes of several models have", job.name
             )

@@ -9,6 +9,7 @@ from typing import TypeVar
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.accounting import (
     FREE,
+    PARENT,
     JobLimit,
     Limit,
     Owner,
@@ -21,7 +22,6 @@ from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.errors import InvalidInputError
 
 _T = TypeVar("_T")
-_PARENT = "ParentName"
 MAX_CHAIN = 50
 """Accounts above one another; a job counts in 64 caps at most."""
 
@@ -120,7 +120,7 @@ def read_limits(associations: Part | None, qos: Part | None, book: Bookkeeping) 
         if limit != FREE:
             single_of_qos[name] = limit
     text = associations.text if associations is not None else None
-    named = text is None or _PARENT in text.partition("\n")[0].split("|")
+    named = text is None or PARENT in text.partition("\n")[0].split("|")
     return Limits(
         gpus=gpus,
         parents=parents,

@@ -21,7 +21,7 @@ from placewright.instances.converters.slurm.context import (
     required_level,
     source_ids,
 )
-from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, gpu_model
+from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE
 from placewright.instances.converters.slurm.partitions import usable
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import (
@@ -121,13 +121,13 @@ def _choices(job: SlurmJob, context: Context, several: bool, book: Bookkeeping) 
         raise LeftOutError("names a node that is not in the dump")
     if not named <= allowed.nodes:
         raise LeftOutError("may not use a node that it names")
-    asked = asked_of(job, context.nodes.room(allowed.nodes))
+    room = context.nodes.room(allowed.nodes)
+    asked = asked_of(job, room)
     made = [_choice(name, shapes, job, allowed, context) for shapes in asked.choices]
     for guess in asked.guesses:
         book.cannot_say(guess, job.name)
-    if any(group.gpu_models is None for group in made[0].groups if group.gpu) and any(
-        gpu_model(context.nodes.by_name[name]) in context.nodes.mixed for name in allowed.nodes
-    ):
+    untyped = any(group.gpu_models is None for group in made[0].groups if group.gpu)
+    if untyped and room.models & context.nodes.mixed.keys():
         book.cannot_say("which GPUs of nodes with several models it takes", job.name)
     if asked.alike:
         worth = sum(group.milli_gpu for group in made[0].groups)

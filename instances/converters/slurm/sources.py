@@ -11,6 +11,7 @@ from typing import Any
 
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_text, parse_values
+from placewright.instances.io.folders import entries_of
 
 MAX_FILES = 1000
 JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos", "licenses", "partitions")
@@ -87,14 +88,7 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
 
 def _files(folder: str) -> list[str]:
     """Return the files of a folder that may be part of a dump, sorted."""
-    try:
-        entries = sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot be read ({error.strerror}); expected a folder to read",
-            file=folder,
-            show_value=False,
-        ) from None
+    entries = [entry.path for entry in entries_of(folder) if entry.is_file()]
     if len(entries) > MAX_FILES:
         raise InvalidInputError(
             f"has {len(entries):,} files; expected a folder of at most {MAX_FILES:,}",
