@@ -20,7 +20,7 @@ from placewright.explain.loss_at_most import MAX_SECONDS, loss_at_most
 from placewright.explain.oracle import Answer, Oracle, SolvingOracle
 from placewright.explain.proof import ConflictProof, prove
 from placewright.explain.reservations import Reservations
-from placewright.explain.scheduler import deadlock, would_preempt
+from placewright.explain.scheduler import deadlock, evictions, would_preempt
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.checks.invalid_jobs import checked
@@ -28,7 +28,7 @@ from placewright.instances.derived.source_names import check_in_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.documents.source_keys import WAITING_PART
+from placewright.instances.documents.source_keys import LEAVES, WAITING_PART
 from placewright.instances.errors import InvalidInputError
 
 VERDICTS = {
@@ -129,7 +129,8 @@ def waiting_job(round_: Round, plan: Plan | None, name: str) -> str:
 def _not_waiting(round_: Round, started: Collection[str], job: Job) -> str:
     """Say why a job does not wait, "" if it does."""
     if job.running is not None:
-        return "runs; expected a job that waits"
+        why = job.annotations.get(LEAVES)
+        return f"runs{f' until Kueue stops it: {why}' if why else ''}; expected a job that waits"
     if job.name in round_.invalid:
         return f"makes no sense: {round_.invalid[job.name]}; expected a valid job"
     if job.name in started:
@@ -179,8 +180,8 @@ class _Search:
         """Return what the cluster's own scheduler makes of a job that running ones keep waiting."""
         if last_stratum(found.conflict) is not Stratum.HELD:
             return ()
-        said = (ask(self._round, self._job, self._solving) for ask in (would_preempt, deadlock))
-        return tuple(filter(None, said))
+        asks = (evictions, would_preempt, deadlock)
+        return tuple(filter(None, (ask(self._round, self._job, self._solving) for ask in asks)))
 
     def _fits(self, most: int) -> bool | None:
         """Whether the job starts after the plan beside its first reservations."""

@@ -6,16 +6,16 @@ were bound one by one may hold what another gang needs, which holds what they ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from placewright.explain.corrections.victims import cheapest_victims
 from placewright.explain.facts.fact import World, named
 from placewright.explain.facts.gang import base
+from placewright.explain.kueue_preemption import kueue_victims
 from placewright.explain.oracle import SolvingOracle
-from placewright.formulations.gang.problem.quotas import accounts_of, held_before, limits_of
 from placewright.instances.derived.phrases import several
-from placewright.instances.documents.job import Job
+from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
@@ -23,7 +23,7 @@ from placewright.instances.documents.source_keys import (
     KUBERNETES_BY,
     KUBERNETES_NAME,
     KUBERNETES_NAMESPACE,
-    KUBERNETES_TOPOLOGY,
+    LEAVES,
     SOURCE,
     WAITING_PART,
 )
@@ -46,15 +46,34 @@ def would_preempt(round_: Round, name: str, solving: SolvingOracle) -> str:
         return ""
     if round_.policy.formulation != GANG.name or (job.tenant is not None and not kueue):
         return ""
-    if kueue and job.annotations.get(KUBERNETES_TOPOLOGY) != "yes" and _within_quotas(round_, job):
-        return ""  # Kueue admits it, whether or not nodes have room
     if solving.left() <= 0 or not any(map(job.value_of, range(len(job.options)))):
         return ""
-    victims = cheapest_victims(_preemptable(round_), name, **solving.search)
-    if victims is None or not victims.preempted:
+    if kueue and "fair-sharing" in {one.rule for one in caveats_of(job.annotations)}:
+        return "Whom Kueue would preempt to admit it is decided by its fair sharing, not read here"
+    victims = (
+        kueue_victims(round_, job, solving) if kueue else _pods_to_preempt(round_, name, solving)
+    )
+    if not victims:
         return ""
     who = "Kueue" if kueue else "kube-scheduler"
-    return f"{who} would preempt {several(victims.preempted)} to {'admit' if kueue else 'start'} it"
+    return f"{who} would preempt {several(victims)} to {'admit' if kueue else 'start'} it"
+
+
+def evictions(round_: Round, name: str, solving: SolvingOracle) -> str:
+    """Say which running jobs their scheduler stops anyhow, so that a job starts then."""
+    why = {one.name: text for one in round_.jobs if (text := one.annotations.get(LEAVES))}
+    if not why or named(name, round_).held or round_.policy.formulation != GANG.name:
+        return ""
+    world = World(base(round_.without_jobs(list(why)), name), name)
+    if solving.start(world).starts is not True:
+        return ""
+    whom = several([f"{one} ({text})" for one, text in why.items()])
+    return f"Kueue stops {whom}; once its GPUs are free, the job can start"
+
+
+def _pods_to_preempt(round_: Round, name: str, solving: SolvingOracle) -> Sequence[str]:
+    victims = cheapest_victims(_preemptable(round_), name, **solving.search)
+    return () if victims is None else victims.preempted
 
 
 def deadlock(round_: Round, name: str, solving: SolvingOracle) -> str:
@@ -95,17 +114,6 @@ def deadlock(round_: Round, name: str, solving: SolvingOracle) -> str:
     return (
         f"{text}; the cheapest way out: stop {stopped} ({amount_text('gpu', held)}), "
         f"then {freed} starts in full"
-    )
-
-
-def _within_quotas(round_: Round, job: Job) -> bool:
-    """Whether a job is within its quota and caps with some option."""
-    limits = limits_of(round_)
-    held = held_before(round_, limits)
-    mine = [(held[one], limits[one]) for one in accounts_of(job) if one in limits]
-    return any(
-        all(has[m] + m.asked_by(o) <= most for has, of in mine for m, most in of.items())
-        for o in job.options
     )
 
 

@@ -22,6 +22,9 @@ ALSO: Final = "also"
 HELD: Final = "held"
 """Of a job that is held: why, in words that go after "the job is held:"."""
 
+LEAVES: Final = "leaves"
+"""Of a running job that its scheduler is about to stop: why, in words that go after "since"."""
+
 SLURM_JOB: Final = "slurm/job"
 """Of a job: its number, as commands take it: `17`, of a task of an array `17_3`."""
 

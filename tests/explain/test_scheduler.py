@@ -8,6 +8,7 @@ import pytest
 
 from placewright.explain.explain_job import explain_job
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from tests.instances.kubernetes.dumps import GPU, convert, node, pod
 from tests.instances.kubernetes.test_kueue_admission import queue, runs
 from tests.instances.kubernetes.test_kueue_caps import local, waits
@@ -31,6 +32,74 @@ def test_kueue_preempts_for_quota_as_its_queue_says(tmp_path, preemption, own, p
     items += [*runs("low", "q", "n0"), *(pod(f"p{i}", 8, host=f"n{i}") for i in (1, 2, 3))]
     found = said(convert(tmp_path, *NODES, *items).round, "ns/high")
     assert found == (("Kueue would preempt ns/low to admit it",) if preempts else ())
+
+
+def since(job: list[Any], hour: int) -> list[Any]:
+    """A job whose pod has run since some hour."""
+    job[1]["status"]["startTime"] = f"2026-01-01T{hour:02}:00:00Z"
+    return job
+
+
+COHORT = {"cohort": "c", "preemption": {"reclaimWithinCohort": "Any",
+                                        "withinClusterQueue": "LowerPriority"}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("jobs", "victims"),
+    [
+        ([("old", "q", 1, 0), ("new", "q", 9, 0)], "new"),
+        ([("high", "q", 9, 5), ("low", "q", 1, 0)], "low"),
+        ([("mine", "q", 9, 0), ("borrower", "b", 1, 50)], "borrower"),
+        ([("b0", "b", 1, 7), ("b1", "b", 5, 7), ("b2", "b", 9, 9)], "b1"),
+    ],
+    ids=["the newest", "the lowest", "of another queue before its own", "of those that borrow"],
+)
+def test_kueue_preempts_in_its_own_order(tmp_path, jobs, victims):
+    items = [
+        queue("q", {"f": {GPU: 8 * len(jobs)}}, **COHORT),
+        queue("b", {"f": {GPU: 0}}, **COHORT),
+    ]
+    high = waits("high-one", "q", 8)
+    high["spec"]["priority"] = 100
+    for k, (name, of_queue, hour, priority) in enumerate(jobs):
+        items += since(runs(name, of_queue, f"n{k}", 8, priority), hour)
+    made = convert(tmp_path, *NODES, *items, *map(local, "qb"), high).round
+    assert said(made, "ns/high-one") == (f"Kueue would preempt ns/{victims} to admit it",)
+
+
+def test_kueue_puts_back_whom_it_need_not_preempt(tmp_path):
+    high = waits("high", "q", 8)
+    high["spec"]["priority"] = 100
+    items = [queue("q", {"f": {GPU: 12}}, preemption={"withinClusterQueue": "LowerPriority"})]
+    items += [*runs("small", "q", "n0", 4, 0), *runs("large", "q", "n1", 8, 5), local("q"), high]
+    found = said(convert(tmp_path, *NODES, *items).round, "ns/high")
+    assert found == ("Kueue would preempt ns/large to admit it",)
+
+
+@pytest.mark.parametrize(("policy", "goes"), [("LowerPriority", False),
+                                              ("LowerOrNewerEqualPriority", True)])  # fmt: skip
+def test_kueue_preempts_newer_jobs_of_one_priority_if_its_queue_says_so(tmp_path, policy, goes):
+    old = waits("old", "q", 8)
+    old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    new = runs("new", "q", "n0")
+    new[0]["metadata"]["creationTimestamp"] = "2026-01-01T01:00:00Z"
+    one = queue("q", {"f": {GPU: 8}}, preemption={"withinClusterQueue": policy})
+    found = said(convert(tmp_path, *NODES, one, local("q"), old, *new).round, "ns/old")
+    assert found == (("Kueue would preempt ns/new to admit it",) if goes else ())
+
+
+def test_a_job_that_kueue_stops_makes_room(tmp_path):
+    drained = runs("drained", "d", "n0")
+    drained[0]["status"]["conditions"] = [{"type": "Admitted", "status": "True"}]
+    items = [
+        queue("q", {"f": {GPU: 0}}, cohort="c"),
+        queue("d", {"f": {GPU: 8}}, cohort="c", stopPolicy="HoldAndDrain"),
+    ]
+    made = convert(tmp_path, *NODES, *items, *map(local, "qd"), *drained, waits("w", "q", 8)).round
+    why = "ns/drained (ClusterQueue d is stopped (HoldAndDrain))"
+    assert said(made, "ns/w") == (f"Kueue stops {why}; once its GPUs are free, the job can start",)
+    with pytest.raises(InvalidInputError, match="runs until Kueue stops it: ClusterQueue d"):
+        said(made, "ns/drained")
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,10 @@ class Caveats:
         pods: Sequence[Pod],
         group: tuple[Kind, Object] | None = None,
         queues: Iterable[tuple[Kind, tuple[str, str]]] = (),
+        more: Iterable[Caveat] = (),
     ) -> dict[str, str]:
-        """Return the annotation of a job: what its pods, their group and its queues say."""
-        return annotation_of(self._of_job(pods, group, queues))
+        """Return the annotation of a job: what its pods, group and queues say, and more."""
+        return annotation_of((*more, *self._of_job(pods, group, queues)))
 
     def _of_job(
         self,

@@ -23,6 +23,7 @@ from placewright.instances.converters.kubernetes.groups import (
 )
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue import Flavors
+from placewright.instances.converters.kubernetes.kueue_admission import told
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.neighbours import Neighbours
 from placewright.instances.converters.kubernetes.nodes import Amounts
@@ -31,6 +32,7 @@ from placewright.instances.converters.kubernetes.records import Object, Pod
 from placewright.instances.converters.kubernetes.source_ids import also, of_gang
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.kubernetes.workloads import POD_SET, Workloads
+from placewright.instances.documents.caveats import Caveat
 from placewright.instances.documents.source_keys import WAITING_PART
 
 _CLAIMS = "asks by resource claims (DRA)"
@@ -230,14 +232,16 @@ class PodJobs:
     ) -> Head:
         """Return a head whose annotations say what is told of its pods, group and queues."""
         workload = self._workload(gang)
+        more: Iterable[Caveat] = ()
         if workload is not None:
             made: tuple[Kind, Object] | None = (kr.WORKLOAD, workload)
             queues = list(queues_of_kueue(self.workloads.queues, workload))
+            more = told(self.workloads.queues, workload)
         else:
             made = None if group is None else (Kind(gang.by, "PodGroup"), group)
             queues = list(queues_above(self._above, head.tenant))
-        told = self.dump.caveats.of_job(members, made, queues) | also(members, head.ids)
-        return replace(head, ids={**head.ids, **told})
+        caveats = self.dump.caveats.of_job(members, made, queues, more) | also(members, head.ids)
+        return replace(head, ids={**head.ids, **caveats})
 
     def _flavors(self, gang: Gang) -> Mapping[str, Flavors]:
         """Return the flavors that the pods of a workload were admitted with, by pod set."""

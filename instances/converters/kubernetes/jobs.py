@@ -21,7 +21,7 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.quantities import MAX_GPU
-from placewright.instances.documents.source_keys import HELD
+from placewright.instances.documents.source_keys import HELD, LEAVES
 from placewright.topology.units import HOST_LEVEL
 
 MAX_OPTIONS = 64
@@ -108,6 +108,7 @@ class Head:
     runtime: int | None = None
     held: bool = False
     why_held: str = ""
+    leaves: str = ""
     not_before: int | None = None
     preempts: tuple[str, ...] | None = None
     required: str | None = None
@@ -169,7 +170,7 @@ class Maker:
                 raise LeftOutError("runs on a node with fewer GPUs than its pods hold")
             if self.held[host].plus(amounts).most > MAX_AMOUNT:
                 raise LeftOutError(TOO_MUCH)
-        free = movable and self._lawful(head, placed)
+        free = movable and not head.leaves and self._lawful(head, placed)
         groups: dict[Ask, list[int]] = {}
         for at, (ask, _) in enumerate(placed):
             groups.setdefault(
@@ -276,8 +277,8 @@ class Maker:
             number += 1
             name = f"{head.name[: MAX_NAME - 12]}:{number}"
         self.names.add(name)
-        said = head.held and head.why_held and running is None
-        why = {HELD: head.why_held[:MAX_TEXT]} if said else {}
+        key, said = (HELD, head.why_held) if running is None else (LEAVES, head.leaves)
+        why = {key: said[:MAX_TEXT]} if said and (head.held or running is not None) else {}
         self.jobs.append(
             Job(
                 name=name,

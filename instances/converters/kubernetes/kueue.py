@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import product
+from functools import cached_property
+from itertools import chain, product
 from typing import Literal, TypeAlias
 
 from placewright.instances.converters.kubernetes.accelerators import accelerators_in
@@ -34,7 +35,7 @@ Flavors: TypeAlias = tuple[tuple[str, str], ...]
 """The flavor of each resource, by its name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Queues:
     """Kueue's queues, flavors and workloads by name, and the labels of namespaces."""
 
@@ -55,26 +56,25 @@ class Queues:
 
     def root_of(self, cohort: str) -> str:
         """Return the outermost cohort of one, or one of those that are in a circle."""
-        seen = {cohort}
-        while (one := self.cohorts.get(cohort)) is not None:
-            above = one.spec.parentName or one.spec.parent
-            if above is None or above in seen:
-                break
-            cohort = above
-            seen.add(cohort)
-        return cohort
+        return self._from(cohort)[-1]
 
     def above(self, cohort: str) -> list[str]:
         """Return the cohorts that one is in, from the inside out; none twice."""
-        found: list[str] = []
-        root = self.root_of(cohort)
-        while cohort != root and (one := self.cohorts.get(cohort)) is not None:
-            above = one.spec.parentName or one.spec.parent
-            if above is None or above in found:
-                break
+        return self._from(cohort)[1:]
+
+    def in_circle(self, queue: ClusterQueue) -> bool:
+        """Whether a queue is in cohorts of which some are in each other."""
+        return queue.cohort is not None and self._parent(self.root_of(queue.cohort)) is not None
+
+    def _from(self, cohort: str) -> list[str]:
+        found = [cohort]
+        while (above := self._parent(found[-1])) is not None and above not in found:
             found.append(above)
-            cohort = above
         return found
+
+    def _parent(self, cohort: str) -> str | None:
+        one = self.cohorts.get(cohort)
+        return None if one is None else one.spec.parentName or one.spec.parent
 
     def cohorts_of(self, queue: ClusterQueue) -> list[str]:
         """Return the cohorts of a queue, from the inside out."""
@@ -108,14 +108,23 @@ class Queues:
         ]
         return [tuple(pair for part in chosen for pair in part) for chosen in product(*parts)]
 
-    def uncovered(self, workload: Workload) -> set[str]:
-        """Return what a workload asks for that its queue has no quota of, if it has any."""
-        queue = self.cluster.get(self.queue_of(workload) or "")
-        if queue is None or not queue.spec.resourceGroups or workload.status.admission is not None:
-            return set()
-        covered = {one.name for flavor in queue.flavors for one in flavor.resources}
-        asked = (requests(one.template.spec).names for one in workload.spec.podSets if one.count)
-        return set[str]().union(*asked) - covered - {"pods"}
+    @cached_property
+    def covered(self) -> set[str]:
+        """The resources that some queue has a quota of."""
+        flavors = chain.from_iterable(queue.flavors for queue in self.cluster.values())
+        return {one.name for flavor in flavors for one in flavor.resources}
+
+    @cached_property
+    def uncounted(self) -> set[str]:
+        """What some workload has been admitted with, while it asks for it, without a flavor."""
+        found: set[str] = set()
+        for workload in self.workloads.values():
+            admission = workload.status.admission
+            given = {} if admission is None else {a.name: a for a in admission.podSetAssignments}
+            for one in workload.spec.podSets:
+                if one.name in given:
+                    found |= requests(one.template.spec).names - {*given[one.name].flavors}
+        return found
 
     def _tolerated(self, name: str, spec: PodSpec) -> bool:
         """Whether pods tolerate the taints of a flavor."""
@@ -129,6 +138,12 @@ class Queues:
         """Return the objects of some flavors, as far as the dump has them."""
         names = dict.fromkeys(flavor for _, flavor in flavors)
         return [self.flavors[name] for name in names if name in self.flavors]
+
+
+def asked_by(workload: Workload) -> set[str]:
+    """Return the resources that the pods of a workload ask for."""
+    asked = (requests(one.template.spec).names for one in workload.spec.podSets if one.count)
+    return set[str]().union(*asked)
 
 
 def tolerations(flavors: list[ResourceFlavor]) -> tuple[Toleration, ...]:

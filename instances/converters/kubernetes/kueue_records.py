@@ -22,6 +22,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     TruthByDefault,
 )
 from placewright.instances.converters.kubernetes.records import (
+    Condition,
     Conditions,
     Expression,
     Object,
@@ -133,10 +134,24 @@ class _Check(Record):
     state: Text = ""
 
 
+class _Said(Condition):
+    """A condition, and why it is so."""
+
+    reason: Text = ""
+    message: Text = ""
+
+
+class _Counted(Record):
+    """What Kueue counts of a pod set that waits, as its configuration has it."""
+
+    resources: Quantities = Field(default_factory=dict)
+
+
 class _WorkloadStatus(Record):
     admission: _Admission | None = None
     admissionChecks: Annotated[tuple[_Check, ...], AsList] = ()  # noqa: N815
-    conditions: Conditions = ()
+    conditions: Annotated[tuple[_Said, ...], AsList] = ()
+    resourceRequests: Annotated[tuple[_Counted, ...], AsList] = ()  # noqa: N815
     requeueState: _Requeue | None = None  # noqa: N815
 
 
@@ -149,6 +164,12 @@ class Workload(Object):
     def has(self, condition: str) -> bool:
         """Whether a condition is true."""
         return any(c.type == condition and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def counted(self) -> set[str]:
+        """The resources that Kueue says that it counts, none if it does not say."""
+        of = self.status.resourceRequests
+        return {name for one in of for name, amount in one.resources.items() if amount} - {"pods"}
 
 
 class Quota(Record):
@@ -193,6 +214,17 @@ class _QueueStatus(Record):
     conditions: Conditions = ()
 
 
+class _CheckRule(Record):
+    """A check of workloads with some flavors; with any, if none is named."""
+
+    name: Text = ""
+    onFlavors: Annotated[tuple[Text, ...], AsList] = ()  # noqa: N815
+
+
+class _Checks(Record):
+    admissionChecks: Annotated[tuple[_CheckRule, ...], AsList] = ()  # noqa: N815
+
+
 class _QueueSpec(Record):
     """Of a ClusterQueue, or of a Cohort, which has a parent."""
 
@@ -205,6 +237,8 @@ class _QueueSpec(Record):
     parent: OptionalName = None
     preemption: _Preemption = _Preemption()
     namespaceSelector: _Selector | None = None  # noqa: N815
+    admissionChecks: Annotated[tuple[Text, ...], AsList] = ()  # noqa: N815
+    admissionChecksStrategy: _Checks = _Checks()  # noqa: N815
 
 
 class ClusterQueue(Object):
@@ -222,6 +256,15 @@ class ClusterQueue(Object):
     def flavors(self) -> tuple[_Flavor, ...]:
         """The flavors that it has quotas of."""
         return tuple(flavor for group in self.spec.resourceGroups for flavor in group.flavors)
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The admission checks that its workloads may have to pass."""
+        mine = {flavor.name for flavor in self.flavors}
+        rules = self.spec.admissionChecksStrategy.admissionChecks
+        return self.spec.admissionChecks + tuple(
+            one.name for one in rules if not one.onFlavors or mine.intersection(one.onFlavors)
+        )
 
 
 class _LocalSpec(Record):

@@ -34,7 +34,7 @@ _MIN_RUNTIME = Rule("min-runtime", "how long jobs are safe from preemption is no
 _QUEUE_QUOTA = Rule("queue-quota", "quotas of cores and memory of its queue are not read")
 _QUEUE_ORDER = Rule("queue-order", "the order of its queue is not read", hard=False)
 _QUEUE_NODES = Rule("queue-nodes", "to which nodes its queue is bound is not read")
-_CHECKS = Rule("admission-checks", "admission checks are not read")
+_CHECKS = Rule("admission-checks", "what an admission check changes of its pods is not read")
 _PREEMPTION = Rule("queue-preemption", "whom its queue may preempt is not read")
 _FAIR_SHARING = Rule("fair-sharing", "preemption by fair sharing is not read", hard=False)
 _NEWER_EQUAL = Rule(
@@ -166,7 +166,7 @@ WORKLOAD = Ledger(
     status.admission.podSetAssignments.topologyAssignment
     status.admission.podSetAssignments.resourceUsage
     status.admissionChecks.name status.admissionChecks.state status.conditions
-    status.requeueState""",
+    status.requeueState status.resourceRequests.resources""",
     f"""{META_NO_EFFECT} {prefixed(_SET, _TEMPLATE_NO_EFFECT)} {_SET}metadata
     {_SET}spec.preemptionPolicy
     spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
@@ -177,7 +177,7 @@ WORKLOAD = Ledger(
     status.admission.podSetAssignments.delayedTopologyRequest
     status.admissionChecks.lastTransitionTime status.admissionChecks.message
     status.admissionChecks.requeueAfterSeconds status.admissionChecks.retryCount
-    status.nominatedClusterNames status.preemptionGates status.resourceRequests
+    status.nominatedClusterNames status.preemptionGates status.resourceRequests.name
     status.schedulingStats""",
     {
         **{f"{_SET}{path}": told for path, told in _TEMPLATE_TOLD.items()},
@@ -206,12 +206,12 @@ CLUSTER_QUEUE = Ledger(
     "cluster queues",
     f"""{META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy status.conditions
     spec.namespaceSelector.matchLabels spec.namespaceSelector.matchExpressions
+    spec.admissionChecks spec.admissionChecksStrategy.admissionChecks.name
+    spec.admissionChecksStrategy.admissionChecks.onFlavors
     spec.preemption.borrowWithinCohort spec.preemption.reclaimWithinCohort""",
     f"""{META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS} spec.flavorFungibility
     spec.concurrentAdmissionPolicy""",
     {
-        "spec.admissionChecks": _CHECKS,
-        "spec.admissionChecksStrategy": _CHECKS,
         "spec.admissionScope": _QUEUE_ORDER,
         "status.fairSharing": _FAIR_SHARING,
         "spec.preemption.withinClusterQueue": {"LowerOrNewerEqualPriority": _NEWER_EQUAL},

@@ -24,7 +24,8 @@ from placewright.instances.converters.kubernetes.kueue import (
     tolerations,
 )
 from placewright.instances.converters.kubernetes.kueue_admission import (
-    may_be_excluded,
+    told,
+    why_evicted,
     why_not_admitted,
 )
 from placewright.instances.converters.kubernetes.kueue_records import WORKLOAD, PodSet, Workload
@@ -77,6 +78,7 @@ class Workloads:
             runtime=workload.spec.maximumExecutionTimeSeconds,
             held=bool(why := why_not_admitted(self.queues, workload)),
             why_held=why,
+            leaves=why_evicted(self.queues, workload),
             not_before=at if at is not None and at > self.now else None,
             least=least,
             shrinks=(fewer[0].name or "") if len(fewer) == 1 else None,
@@ -107,10 +109,6 @@ class Workloads:
         if not any(one.gpus for one in wanted):
             sliced = any(slices(one) for one in wanted)
             raise LeftOutError("asks for slices or shares of GPUs" if sliced else "asks for no GPU")
-        if self.queues.uncovered(workload):
-            book.cannot_say(
-                "that Kueue admits nobody who asks for what its queue does not cover", workload.name
-            )
         found = []
         for one in sets:
             choices = self.queues.choices_of(workload, one)
@@ -200,12 +198,13 @@ def add_workload(
         raise LeftOutError("has finished")
     sets = workloads.asks(workload, book)
     head = replace(workloads.head(workload), required=_joint(sets))
-    told = workloads.caveats.of_job(
-        members, (WORKLOAD, workload), queues_of_kueue(workloads.queues, workload)
+    caveats = workloads.caveats.of_job(
+        members,
+        (WORKLOAD, workload),
+        queues_of_kueue(workloads.queues, workload),
+        told(workloads.queues, workload),
     )
-    head = replace(head, ids={**head.ids, **told, **also(members, head.ids)})
-    if may_be_excluded(workloads.queues, workload):
-        book.cannot_say("whether its queue admits its namespace", workload.name)
+    head = replace(head, ids={**head.ids, **caveats, **also(members, head.ids)})
     placed = workloads.places(workload, sets)
     if placed:
         since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]

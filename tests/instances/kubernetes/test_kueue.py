@@ -36,7 +36,9 @@ def queue(name: str, gpus: str, *, flavor: str = "f", **spec: Any) -> Any:
     if limit is not None:
         resource["borrowingLimit"] = limit
     groups = [{"flavors": [{"name": flavor, "resources": [resource]}]}]
-    return of("ClusterQueue", name, spec={"resourceGroups": groups, **spec})
+    return of(
+        "ClusterQueue", name, spec={"namespaceSelector": {}, "resourceGroups": groups, **spec}
+    )
 
 
 LOCAL = of("LocalQueue", "lq", namespace="ns", spec={"clusterQueue": "cq"})

@@ -13,7 +13,7 @@ from placewright import solve_round
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.documents.plan import DecisionKind
-from placewright.instances.documents.source_keys import HELD
+from placewright.instances.documents.source_keys import HELD, LEAVES
 from tests.instances.kubernetes.dumps import GPU, convert, node, pod
 from tests.instances.kubernetes.test_kueue import HOST, of
 from tests.instances.kubernetes.test_kueue_caps import caps_of, local, started, waits
@@ -29,7 +29,9 @@ def queue(name: str, quotas: dict[str, dict[str, Any]], **spec: Any) -> Any:
         for flavor, has in quotas.items()
     ]
     groups = [{"coveredResources": list(next(iter(quotas.values()))), "flavors": flavors}]
-    return of("ClusterQueue", name, spec={"resourceGroups": groups, **spec})
+    return of(
+        "ClusterQueue", name, spec={"namespaceSelector": {}, "resourceGroups": groups, **spec}
+    )
 
 
 def _three(quota: Any) -> tuple[Any, Any, Any]:
@@ -61,6 +63,12 @@ def held(made: LiveConversion) -> dict[str, str]:
     return {job.name: job.annotations.get(HELD, "") for job in made.round.jobs if job.held}
 
 
+def rules(made: LiveConversion) -> dict[str, bool]:
+    """The caveats of the one job, and whether each is hard."""
+    (job,) = made.round.jobs
+    return {one.rule: one.hard for one in caveats_of(job.annotations)}
+
+
 _EXCLUDED = "ClusterQueue q does not admit namespace ns"
 CHECK = {"admissionChecks": [{"name": "dws", "state": "Pending"}]}
 RESERVED = {
@@ -86,6 +94,7 @@ RESERVED = {
         ({"selector": {"matchLabels": {"team": "x"}}}, _EXCLUDED),
         ({"selector": {"matchLabels": {"team": "y"}}}, None),
         ({"selector": {}}, None),
+        ({"selector": None}, "ClusterQueue q has no namespaceSelector, so it admits no namespace"),
         ({"status": CHECK}, "admission check dws has not let it pass"),
         ({"status": {**RESERVED, **CHECK}}, "admission check dws has not let it pass"),
         ({"status": {"admissionChecks": [{"name": "dws", "state": "Ready"}]}}, None),
@@ -112,7 +121,7 @@ def test_who_cannot_be_admitted_is_held_and_says_why(tmp_path, change, why):
 def test_labels_of_a_namespace_that_is_not_there_are_told(tmp_path):
     one = queue("q", {"f": {GPU: 8}}, namespaceSelector={"matchLabels": {"team": "x"}})
     made = convert(tmp_path, *NODES, one, local("q"), waits("w", "q"))
-    assert made.book.unsaid["whether its queue admits its namespace"] == ["ns/w"]
+    assert "namespace-selector" in rules(made)
 
 
 def test_quota_that_is_reserved_is_nobody_elses(tmp_path):
@@ -145,14 +154,128 @@ def test_cores_memory_and_pods_have_quotas(tmp_path, quota, count, fits):
     assert (started(made) == {"ns/w"}) is fits
 
 
-def test_what_a_queue_does_not_cover_is_told(tmp_path):
-    rule = "that Kueue admits nobody who asks for what its queue does not cover"
-    some = queue("q", {"any": {GPU: "8"}})
-    made = convert(tmp_path, node("n"), some, local("q"), waits("w", "q"))
-    assert rule in made.book.unsaid
-    every = queue("q", {"any": {GPU: "8", "cpu": "99", "memory": "1Ti"}})
-    made = convert(tmp_path, node("n"), every, local("q"), waits("w", "q"))
-    assert rule not in made.book.unsaid
+REFUSED = {
+    "conditions": [
+        {
+            "type": "QuotaReserved",
+            "status": "False",
+            "message": "couldn't assign flavors to pod set main: resource cpu unavailable in "
+            "ClusterQueue",
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "is_held", "told"),
+    [
+        ({}, [], False, True),
+        (REFUSED, [], True, True),
+        ({"resourceRequests": [{"name": "main", "resources": {GPU: "4", "cpu": "1"}}]}, [], True,
+         True),
+        ({"resourceRequests": [{"name": "main", "resources": {GPU: "4"}}]}, [], False, False),
+        ({}, [queue("other", {"f": {"cpu": 8}})], True, True),
+        ({}, runs("r", "q", "n0"), False, False),
+    ],
+    ids=["nothing is known", "Kueue said so", "cores count", "cores do not count",
+         "a queue has cores", "one is admitted without cores"],
+)  # fmt: skip
+def test_what_a_queue_does_not_cover_keeps_out_as_far_as_kueue_counts_it(
+    tmp_path, status, more, is_held, told
+):
+    one = waits("w", "q")
+    one["status"] = status
+    made = convert(tmp_path, *NODES, queue("q", {"f": {GPU: 16}}), local("q"), one, *more)
+    assert held(made) == ({"ns/w": "ClusterQueue q has no quota of cpu"} if is_held else {})
+    job = next(job for job in made.round.jobs if job.name == "ns/w")
+    assert ("uncovered-resources" in job.annotations.get("caveats", "")) is told
+
+
+@pytest.mark.parametrize(
+    ("checks", "told"),
+    [
+        ({"admissionChecks": ["dws"]}, True),
+        ({"admissionChecks": ["placewright"]}, False),
+        ({"admissionChecksStrategy": {"admissionChecks": [{"name": "dws"}]}}, True),
+        ({"admissionChecksStrategy": {"admissionChecks": [{"name": "dws", "onFlavors": ["x"]}]}},
+         False),
+    ],
+)  # fmt: skip
+def test_checks_that_a_workload_has_yet_to_pass_are_told(tmp_path, checks, told):
+    one = queue("q", {"f": {GPU: 8}}, **checks)
+    made = convert(tmp_path, *NODES, one, local("q"), waits("w", "q"))
+    assert ("admission-checks" in rules(made)) is told
+
+
+def test_gpus_that_a_queue_has_none_of_keep_out(tmp_path):
+    one = queue("q", {"f": {"amd.com/gpu": 16, "cpu": 8}})
+    made = convert(tmp_path, *NODES, one, local("q"), waits("w", "q"))
+    assert held(made) == {"ns/w": f"ClusterQueue q has no quota of {GPU}"}
+
+
+def test_resources_that_kueue_makes_of_others_are_told(tmp_path):
+    one = waits("w", "q")
+    one["status"] = {"resourceRequests": [{"name": "main", "resources": {"x.com/credits": "9"}}]}
+    made = convert(tmp_path, *NODES, queue("q", {"f": {"x.com/credits": 8}}), local("q"), one)
+    assert rules(made) == {"resource-transformations": True}
+
+
+def test_a_flavor_that_is_not_there_makes_its_queue_inactive(tmp_path):
+    items = [*FLAVORS, queue("q", {"a": {GPU: 8}, "gone": {GPU: 8}}), local("q"), waits("w", "q")]
+    made = convert(tmp_path, *NODES, *items)
+    why = "there is no ResourceFlavor gone, which ClusterQueue q has quota of"
+    assert held(made) == {"ns/w": why}
+
+
+def test_cohorts_in_a_circle_admit_nobody(tmp_path):
+    cohorts = [of("Cohort", a, spec={"parentName": b}) for a, b in ("xy", "yx", "zx")]
+    items = [*cohorts, queue("in", {"f": {GPU: 8}}, cohort="z"), queue("out", {"f": {GPU: 8}})]
+    made = convert(
+        tmp_path, *NODES, *items, *map(local, ("in", "out")), waits("a", "in"), waits("b", "out")
+    )
+    assert held(made) == {"ns/a": "ClusterQueue in is in cohorts that are in a circle"}
+
+
+LEAVING = {"stopPolicy": "HoldAndDrain"}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"queue": LEAVING}, "ClusterQueue q is stopped (HoldAndDrain)"),
+        ({"local": LEAVING}, "LocalQueue ns/lq-q is stopped (HoldAndDrain)"),
+        ({"queue": {"stopPolicy": "Hold"}}, ""),
+        ({"spec": {"active": False}}, "it is not active"),
+        ({"checks": "Retry"}, "admission check dws is Retry"),
+        ({"checks": "Pending"}, ""),
+        ({"condition": "Evicted"}, "it is evicted (Preempted)"),
+    ],
+    ids=str,
+)
+def test_what_kueue_evicts_says_so_and_stays_until_its_pods_are_gone(tmp_path, change, why):
+    workload, one_pod = runs("r", "q", "n0")
+    workload["spec"] |= change.get("spec", {})
+    workload["status"]["conditions"] = [{"type": "Admitted", "status": "True"}]
+    if "condition" in change:
+        done = {"type": change["condition"], "status": "True", "reason": "Preempted"}
+        workload["status"]["conditions"].append(done)
+    if "checks" in change:
+        workload["status"]["admissionChecks"] = [{"name": "dws", "state": change["checks"]}]
+    way = copy.deepcopy(local("q"))
+    way["spec"] |= change.get("local", {})
+    items = [queue("q", {"f": {GPU: 8}}, **change.get("queue", {})), way, workload, one_pod]
+    made = convert(tmp_path, *NODES, *items, movable=True)
+    (job,) = made.round.jobs
+    assert job.running is not None and job.running.pinned is bool(why)
+    assert job.annotations.get(LEAVES, "") == why
+
+
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_quota_that_is_only_reserved_is_lost_where_a_queue_stops(tmp_path, policy):
+    one = waits("w", "q")
+    one["status"] = RESERVED
+    made = convert(tmp_path, *NODES, queue("q", {"f": {GPU: 8}}, stopPolicy=policy), one)
+    assert held(made) == {"ns/w": f"ClusterQueue q is stopped ({policy})"}
 
 
 def test_flavors_of_one_model_are_not_added_up(tmp_path):
@@ -203,8 +326,8 @@ def test_queues_without_jobs_need_no_caps_of_their_own(tmp_path):
 def test_preemption_by_fair_sharing_is_told(tmp_path):
     one = queue("q", {"f": {GPU: 8}})
     one["status"] = {"fairSharing": {"weightedShare": 5}}
-    (job,) = convert(tmp_path, *NODES, one, local("q"), waits("w", "q")).round.jobs
-    assert [(c.rule, c.hard) for c in caveats_of(job.annotations)] == [("fair-sharing", False)]
+    made = convert(tmp_path, *NODES, one, local("q"), waits("w", "q"))
+    assert rules(made)["fair-sharing"] is False
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -316,9 +439,8 @@ def test_nobody_takes_what_a_queue_has_of_its_own(tmp_path):
 def test_newer_jobs_of_one_priority_are_told(tmp_path):
     rule = {"withinClusterQueue": "LowerOrNewerEqualPriority"}
     one = queue("q", {"f": {GPU: 8}}, preemption=rule)
-    (job,) = convert(tmp_path, *NODES, one, local("q"), waits("w", "q")).round.jobs
-    assert [c.rule for c in caveats_of(job.annotations)] == ["queue-preemption"]
-    assert not caveats_of(job.annotations)[0].hard
+    made = convert(tmp_path, *NODES, one, local("q"), waits("w", "q"))
+    assert rules(made)["queue-preemption"] is False
 
 
 @pytest.mark.parametrize(("policy", "fits"), [("Never", False), ("PreemptLowerPriority", True)])

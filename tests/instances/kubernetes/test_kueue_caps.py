@@ -33,7 +33,8 @@ def flavored(name: str, *quotas: tuple[str, str, str | None], **spec: Any) -> An
         resource = {"name": GPU, "nominalQuota": nominal}
         resource |= {} if limit is None else {"borrowingLimit": limit}
         flavors.append({"name": flavor, "resources": [resource]})
-    return of("ClusterQueue", name, spec={"resourceGroups": [{"flavors": flavors}], **spec})
+    spec = {"namespaceSelector": {}, "resourceGroups": [{"flavors": flavors}], **spec}
+    return of("ClusterQueue", name, spec=spec)
 
 
 def caps_of(made: LiveConversion) -> dict[str, dict[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.instances.kubernetes.dumps import convert, node, pod
+from tests.instances.kubernetes.dumps import GPU, convert, node, pod
 from tests.instances.kubernetes.test_kueue import LOCAL, NODES, queue, workload
 
 HOST = "kubernetes.io/hostname"
@@ -72,6 +72,7 @@ def test_a_job_makes_a_gang(tmp_path):
 
 def test_a_workload_its_job_and_its_pods(tmp_path):
     one = workload(2)
+    one["status"] = {"resourceRequests": [{"name": "main", "resources": {GPU: "16"}}]}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j", "controller": True}
     one["metadata"] |= {"uid": "u-w", "ownerReferences": [owner]}
     without = ids(convert(tmp_path, *NODES, queue("cq", "32"), LOCAL, one), "ns/w")
