@@ -1,9 +1,11 @@
-"""What all tests share: Hypothesis profiles, and helper modules beside them.
+"""What all tests share: the profiles of a run, and helper modules beside them.
 
-`ci`, the default, tries the same examples in every run; `pytest --hypothesis-profile nightly` draws
-new ones, and more of them where a test has `examples`. No example has a deadline: a busy machine
-must not fail a test. `ci` shows the first example that fails as it is: making it smaller takes up
-to five minutes a test, and `--hypothesis-profile shrink` does it.
+`day`, the default, is what the README's command runs: small numbers of examples, without what is
+marked `nightly`. `--hypothesis-profile nightly` runs all, and `--part 3/7` the third seventh of it.
+Both try the same examples in every run; `long` draws new ones, and more of them where a test has
+`examples`. No example has a deadline: a busy machine must not fail a test. The first example that
+fails is shown as it is: making it smaller takes up to five minutes a test, and
+`--hypothesis-profile shrink` does it.
 
 Tests marked `slurm` or `browser` need programs of the distribution. Without them they skip, unless
 `PLACEWRIGHT_TESTS_MAY_NOT_SKIP` names their mark; all of a mark run in one worker.
@@ -17,16 +19,20 @@ from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from zlib import crc32
 
 import pytest
 from hypothesis import Phase, settings
 
+from examples import by_night
+
 settings.register_profile("shrink", derandomize=True, deadline=None, database=None)
-settings.register_profile(
-    "ci", settings.get_profile("shrink"), phases=[Phase.explicit, Phase.generate]
-)
-settings.register_profile("nightly", deadline=None, max_examples=1_000, print_blob=True)
-settings.load_profile("ci")
+for name in ("day", "nightly"):
+    settings.register_profile(
+        name, settings.get_profile("shrink"), phases=[Phase.explicit, Phase.generate]
+    )
+settings.register_profile("long", deadline=None, max_examples=1_000, print_blob=True)
+settings.load_profile("day")
 
 PROGRAMS = {
     "slurm": (Path("/usr/sbin/slurmctld"), Path("/usr/sbin/slurmd"), Path("/usr/bin/scontrol")),
@@ -34,8 +40,14 @@ PROGRAMS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests whose programs are missing, and keep those of one program in one worker."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run be split."""
+    parser.addoption("--part", metavar="K/N", help="only the K-th of N parts of the tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not of the profile or of the part, and what has no program to test with."""
+    choose(config, items)
     required = os.environ.get("PLACEWRIGHT_TESTS_MAY_NOT_SKIP", "").split()
     for mark, programs in PROGRAMS.items():
         missing = [str(program) for program in programs if not program.exists()]
@@ -45,6 +57,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(mark))
             if missing and mark not in required:
                 item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
+
+
+def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the profile and of the part, which is drawn by their names."""
+    part, parts = map(int, (config.getoption("part") or "1/1").split("/"))
+    chosen, others = [], []
+    for item in items:
+        dear = item.get_closest_marker("nightly") is not None and not by_night()
+        other = crc32(item.nodeid.encode()) % parts != part % parts
+        (others if dear or other else chosen).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = chosen
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from examples import by_day
 from placewright.instances import parse_round
 
 ROOT = Path(__file__).parents[2]
@@ -149,12 +150,17 @@ def test_a_round_that_is_not_solved_any_more_is_a_failure(compare):
 
 @pytest.mark.parametrize(
     ("pattern", "number"),
-    [
-        ("bundled-quickstart", 1),
-        ("tiny-*-0", None),
-        ("golden-defragment-512", 1),
-        ("value-victims-512", 1),
-    ],
+    by_day(
+        [
+            ("bundled-quickstart", 1),
+            ("tiny-*-0", None),
+            ("golden-interleaving-100", 1),
+            ("golden-deadline-100", 1),
+            ("value-victims-512", 1),
+            ("golden-defragment-512", 1),
+        ],
+        5,
+    ),
 )
 def test_a_round_of_each_prefix_goes_all_the_way(main, rounds, tmp_path, capsys, pattern, number):
     folder, file = tmp_path / "rounds", tmp_path / "rows.jsonl"

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policy import TooManyPlansError
 from placewright.explain.explain_job import explained
@@ -33,7 +34,13 @@ class BothOracles:
 
 
 @pytest.mark.parametrize(
-    ("policy", "seeds"), [("gang", 60), ("cells", 18), ("queue", 25), ("pools", 25)]
+    ("policy", "seeds"),
+    [
+        ("gang", examples(day=15, nightly=60)),
+        ("cells", examples(day=8, nightly=18)),
+        ("queue", examples(day=8, nightly=25)),
+        ("pools", examples(day=5, nightly=25)),
+    ],
 )
 def test_explanations_are_the_same_without_it(policy: str, seeds: int) -> None:
     draw = import_module(f"fuzz.policies.{policy}").POLICY.draw
@@ -57,5 +64,5 @@ def test_explanations_are_the_same_without_it(policy: str, seeds: int) -> None:
                 assert [f.text for f in one.conflict] == [f.text for f in other.conflict]
                 asked += both.questions
                 compared += 1
-    assert compared > 20
-    assert asked > 100
+    assert compared > examples(day=4, nightly=20)
+    assert asked > 5 * compared

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policies import deadline, gang, geo, interleaving, replicas
 from fuzz.policy import TooManyPlansError
@@ -80,7 +81,7 @@ def tiny_rounds(seeds: range) -> Iterator[tuple[int, Round]]:
 def test_proven_differences_agree_with_all_plans_of_tiny_rounds():
     found = dict.fromkeys(("proven", "same", "undecided"), 0)
     asked = 0
-    for seed, round_ in tiny_rounds(range(120)):
+    for seed, round_ in tiny_rounds(range(examples(day=60, nightly=120))):
         rng = Random(f"edit {seed}")
         try:
             edits = parse_edits({"edits": [drawn_edit(round_, rng)]})
@@ -107,16 +108,16 @@ def test_proven_differences_agree_with_all_plans_of_tiny_rounds():
                 assert true * one.difference > 0, (seed, one)
             elif one.verdict == "same":
                 assert true == 0, (seed, one)
-    assert asked >= 40, asked
-    assert min(found.values()) >= 5, found
+    assert asked >= examples(day=20, nightly=40), asked
+    assert min(found.values()) >= examples(day=2, nightly=5), found
 
 
 def test_an_edit_that_changes_nothing_gives_an_empty_comparison():
-    """Of 100 rounds; the second search is begun with the first plan, and ends with it."""
-    count = 0
+    """The second search is begun with the first plan, and ends with it."""
+    count, rounds = 0, examples(day=6, nightly=20)
     for policy in (gang, interleaving, deadline, geo, replicas):
         seed = 0
-        wanted = count + 20
+        wanted = count + rounds
         while count < wanted:
             seed += 1
             try:
@@ -131,7 +132,7 @@ def test_an_edit_that_changes_nothing_gives_an_empty_comparison():
             assert compared.is_empty, (policy.POLICY.name, seed, compared)
             assert again.decisions == answer.before.decisions
             count += 1
-    assert count == 100
+    assert count == 5 * rounds
 
 
 def small(*jobs: Raw, **more: Any) -> Round:

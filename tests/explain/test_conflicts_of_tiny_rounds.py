@@ -8,6 +8,7 @@ from itertools import combinations
 
 import pytest
 
+from examples import examples
 from fuzz.explanations.questions import gang_starts
 from fuzz.explanations.samples import waiting
 from fuzz.policies import gang
@@ -19,7 +20,7 @@ from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.gang import POLICY
 from placewright.explain.situations import Situations
 
-SEEDS, MAX_FACTS = 150, 9
+SEEDS, MAX_FACTS = examples(day=40, nightly=150), 9
 VERDICTS = [Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK]
 VERDICTS += [Verdict.NOT_NOW, Verdict.OTHERS_INSTEAD]
 
@@ -88,7 +89,7 @@ def test_conflicts_are_minimal_and_the_verdict_is_the_least_stratum_that_blocks(
         assert explanation.proof.blocked is not None
         verdicts[explanation.verdict] += 1
     assert set(verdicts) == set(VERDICTS)
-    assert sum(verdicts.values()) > 200
+    assert sum(verdicts.values()) > SEEDS
 
 
 def test_the_conflict_is_the_preferred_one_of_all(
@@ -116,7 +117,7 @@ def test_the_conflict_is_the_preferred_one_of_all(
         told = {fact.text for fact in explanation.conflict}
         assert {fact.text for fact in facts if id(fact) in best and not fact.names} <= told
         checked += 1
-    assert checked > 150
+    assert checked > SEEDS // 2
 
 
 def test_what_is_named_is_needed(
@@ -142,4 +143,4 @@ def test_what_is_named_is_needed(
             except TooManyPlansError:
                 continue
             named += 1
-    assert named > 30
+    assert named > SEEDS // 5

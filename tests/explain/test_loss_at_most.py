@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policies import deadline, geo, interleaving
 from fuzz.policy import TooManyPlansError
@@ -40,8 +41,8 @@ def test_nothing_is_said_of_a_job_that_no_plan_was_found_for() -> None:
 
 
 def rounds() -> Iterator[Round]:
-    for policy, seeds in ((deadline.POLICY, 25), (geo.POLICY, 40), (interleaving.POLICY, 25)):
-        for seed in range(seeds):
+    for policy, seeds in ((deadline.POLICY, 5), (geo.POLICY, 8), (interleaving.POLICY, 5)):
+        for seed in range(examples(day=2, nightly=5) * seeds):
             with suppress(TooManyPlansError):
                 yield read(policy.draw(Random(seed)))
 
@@ -68,4 +69,4 @@ def test_the_plan_is_one_of_the_round_and_as_much_worse_as_is_said() -> None:
             first = next((term for term, lost in worse.items() if lost), None)
             assert cost.at_most == max(0, worse.get(first or "", 0))
             assert cost.term == first
-    assert told > 3
+    assert told > examples(day=1, nightly=3)

@@ -1,7 +1,7 @@
 """Certified bounds hold for any multipliers; at the duals they are the relaxation's optimum.
 
 That they hold on whole rounds with corrupted duals is tried on 400 rounds, and on
-100,000 with the profile `nightly`.
+100,000 with the profile `long`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from placewright.solver import Arrays, InProcess, Limits, Model, Outcome, Status
 from placewright.solver.backends import highs
 from placewright.solver.certify import certified_bound, multipliers
 
-ROUNDS = examples(ci=400, nightly=100_000)
+ROUNDS = examples(day=400, nightly=400, long=100_000)
 
 
 def random_model(seed: int, sense: str) -> Model:

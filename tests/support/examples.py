@@ -1,15 +1,43 @@
-"""How many examples a test tries, by the Hypothesis profile of the run."""
+"""How much a test tries, by the profile of the run: by day, nightly, or for long.
+
+The README's command runs the profile `day`. There the numbers of rounds, seeds and examples are
+small, and what is marked `nightly` is left out: what is dear and has a smaller test beside it.
+`pytest --hypothesis-profile nightly` runs all; `long` draws new examples, and many more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import pytest
 from hypothesis import settings
 
+Number = TypeVar("Number", int, float)
 
-def examples(*, ci: int, nightly: int) -> int:
-    """Return the number of hand-drawn rounds, seeds ... for the profile in force."""
-    return nightly if settings.get_current_profile_name() == "nightly" else ci
+
+def by_night() -> bool:
+    """Whether the run is nightly, or longer."""
+    return settings.get_current_profile_name() in {"nightly", "long"}
+
+
+def examples(*, day: Number, nightly: Number, long: Number | None = None) -> Number:
+    """Return the number of drawn rounds, seeds ... for the profile in force."""
+    if long is not None and settings.get_current_profile_name() == "long":
+        return long
+    return nightly if by_night() else day
 
 
 def tried(number: int) -> int:
-    """Return a third of a number of solved rounds, at least four, and nightly ten times as many."""
-    return examples(ci=max(4, number // 3), nightly=10 * number)
+    """Return a tenth of a number of solved rounds, a third nightly, ten times as many for long."""
+    return examples(day=max(4, number // 10), nightly=max(4, number // 3), long=10 * number)
+
+
+def by_day(cases: Iterable[Any], number: int = 1) -> list[Any]:
+    """Return cases of a parametrisation; those after the first `number` are marked `nightly`.
+
+    A tuple is one case of several parameters.
+    """
+    every = list(cases)
+    later = (case if isinstance(case, tuple) else (case,) for case in every[number:])
+    return every[:number] + [pytest.param(*case, marks=pytest.mark.nightly) for case in later]

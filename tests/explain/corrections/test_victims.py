@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
@@ -47,7 +48,7 @@ def least_disruption(raw: dict[str, Any], job: str) -> int | None:
 
 def test_no_plan_starts_the_job_at_less_disruption() -> None:
     moved = 0
-    for raw, round_, job in rounds(range(60, 400)):
+    for raw, round_, job in rounds(range(60, examples(day=150, nightly=400))):
         try:
             least = least_disruption(raw, job)
         except TooManyPlansError:
@@ -64,4 +65,4 @@ def test_no_plan_starts_the_job_at_less_disruption() -> None:
         assert found.at_least <= least
         moved += bool(found.migrated or found.preempted)
         assert not found.disruption or found.migrated or found.preempted
-    assert moved >= 3
+    assert moved >= examples(day=1, nightly=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from examples import examples
 from fuzz.explanations.conflicts import compared, undecided
 from fuzz.policies.deadline import POLICY
 from placewright.explain.explain_job import explain_job
@@ -12,7 +13,7 @@ from placewright.instances.documents.round import Round
 
 def test_tiny_rounds_beside_all_their_worlds() -> None:
     found = []
-    for one, faults in compared(POLICY, range(40)):
+    for one, faults in compared(POLICY, range(examples(day=15, nightly=40))):
         assert faults == []
         assert undecided(one) == ""
         found.append(one)

@@ -1,6 +1,6 @@
 """Admission finds what enumeration finds, and its bounds are never beaten.
 
-The profile `nightly` tries more rounds of each kind.
+The profile `long` tries more rounds of each kind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from placewright.formulations.deadline.problem.problem import (
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
-ROUNDS = examples(ci=24, nightly=1_000)
+ROUNDS = examples(day=6, nightly=24, long=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},
     {},

@@ -1,6 +1,6 @@
 """Rows of demand hold for every schedule, and choosing by them bounds what can be promised.
 
-The profile `nightly` tries more rounds of each kind.
+The profile `long` tries more rounds of each kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
-ROUNDS = examples(ci=24, nightly=1_000)
+ROUNDS = examples(day=6, nightly=24, long=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},
     {},

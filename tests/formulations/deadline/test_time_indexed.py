@@ -1,6 +1,6 @@
 """The time-indexed model finds, with every backend, what enumeration finds.
 
-The profile `nightly` tries more rounds of each kind.
+The profile `long` tries more rounds of each kind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from placewright.formulations.deadline.problem.problem import Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits, Status
 
-ROUNDS = examples(ci=24, nightly=1_000)
+ROUNDS = examples(day=6, nightly=24, long=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},
     {},

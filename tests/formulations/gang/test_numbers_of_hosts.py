@@ -88,7 +88,7 @@ def some_place(raw: Raw) -> bool:
 
 def test_whether_a_job_fits_is_exact_and_one_group_is_placed_wherever_it_does() -> None:
     refused, fitting = 0, 0
-    for seed in range(examples(ci=250, nightly=5000)):
+    for seed in range(examples(day=80, nightly=250, long=5000)):
         raw = drawn(Random(seed))
         round_, exists = Round.model_validate(raw), some_place(raw)
         try:

@@ -29,7 +29,7 @@ from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess, Limits, Outcome, SolveOptions, Status
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-ROUNDS = examples(ci=24, nightly=1_000)
+ROUNDS = examples(day=8, nightly=24, long=1_000)
 
 
 def fresh() -> Session:

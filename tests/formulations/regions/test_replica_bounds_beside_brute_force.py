@@ -32,7 +32,7 @@ from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-ROUNDS = examples(ci=40, nightly=1_000)
+ROUNDS = examples(day=12, nightly=40, long=1_000)
 
 
 def fresh() -> Session:

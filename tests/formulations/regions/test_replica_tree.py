@@ -31,7 +31,7 @@ from placewright.solver import Arrays, InProcess
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-ROUNDS = examples(ci=40, nightly=1_000)
+ROUNDS = examples(day=12, nightly=40, long=1_000)
 CLOSE = 1e-3
 """What single precision may lose of a bound."""
 

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from examples import by_day
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.tenants import (
     COUNTERS,
@@ -110,7 +111,7 @@ def test_a_job_that_does_not_fit_is_not_overtaken() -> None:
     assert (played(DRF, trace, [4]).first_start // SECOND).tolist() == [0, 10, 20]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", by_day(range(200), 40))
 def test_counters_of_tenants_with_jobs_waiting_stay_close(seed: int) -> None:
     """VTC, theorem 4.4: two tenants that always have jobs waiting differ by at most 2 U.
 
@@ -184,7 +185,7 @@ def naive(policy: str, trace: Trace, gpus: int) -> list[int]:
     return start
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", by_day(range(300), 40))
 def test_tenants_beside_a_naive_simulator(seed: int) -> None:
     rng = np.random.default_rng(seed)
     jobs, policy = int(rng.integers(1, 30)), ("drf", "tenant-counters")[seed % 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from examples import by_day
 from placewright.array_types import Ints
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
@@ -85,7 +86,7 @@ class Counted:
             self.left[job] -= end - since[job] - restarting
 
 
-@pytest.mark.parametrize("seed", range(1000))
+@pytest.mark.parametrize("seed", by_day(range(1000), 40))
 def test_a_list_on_counted_gpus_is_what_a_naive_simulator_counts(seed: int) -> None:
     """Leases of a second up to some that are longer than most jobs; stops cost time."""
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from replay_traces import LISTS, random_spec, random_trace
 
+from examples import by_day
 from placewright.instances.traces.trace import SECOND
 from placewright.rounds.policies.base import ListPolicy
 from placewright.rounds.policies.named import POLICIES
@@ -17,7 +18,7 @@ from placewright.rounds.replay.spec import play
 LEASE_MS = 7_000_000
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", by_day(range(300), 40))
 def test_within_a_lease_jobs_start_and_none_is_stopped_or_moved(seed: int) -> None:
     rng = np.random.default_rng(seed)
     name = LISTS[seed % len(LISTS)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from replay_traces import LISTS, random_spec, random_trace
 
+from examples import by_day
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.named import POLICIES
 from placewright.rounds.replay.ledger import Place
@@ -31,7 +32,7 @@ def no_gpu_twice(loop: Loop) -> None:
         assert loop.ledger.free[host] >= 0
 
 
-@pytest.mark.parametrize("seed", range(1000))
+@pytest.mark.parametrize("seed", by_day(range(1000), 40))
 def test_time_is_conserved(seed: int) -> None:
     """`play` checks GPU time and jobs alive; here each job has done its work, and no more."""
     rng = np.random.default_rng(seed)
@@ -125,7 +126,7 @@ def naive(
     return ends
 
 
-@pytest.mark.parametrize("seed", range(600))
+@pytest.mark.parametrize("seed", by_day(range(600), 40))
 def test_lists_beside_a_naive_simulator(seed: int) -> None:
     rng = np.random.default_rng(10_000 + seed)
     policy = NAIVE[seed % len(NAIVE)]
@@ -158,7 +159,7 @@ Decision = tuple[int, list[tuple[int, Place]]]
 """When it was made, and who runs where after it."""
 
 
-@pytest.mark.parametrize("seed", range(500))
+@pytest.mark.parametrize("seed", by_day(range(500), 40))
 def test_who_does_not_see_durations_decides_the_same_until_they_differ(seed: int) -> None:
     """Two traces differ in one duration: every decision before the job's first end is the same."""
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples import by_day
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.replay.loop import Loop, Outage
@@ -77,7 +78,7 @@ def test_cells_of_a_host_that_fails_are_bound_to_another() -> None:
 
 
 @pytest.mark.parametrize("policy", ["hived", "gpu-quota"])
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", by_day(range(100), 40))
 def test_jobs_end_while_hosts_fail(policy: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     hosts = ((4, 4, 4), (8, 8))[seed % 2]
@@ -111,7 +112,7 @@ def random_quotas(rng: np.random.Generator, hosts: tuple[int, ...]) -> tuple[Quo
     return tuple(found) or (Quota("A", 1, 1),)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", by_day(range(300), 40))
 def test_cells_give_guaranteed_jobs_what_a_cluster_of_ones_own_would(seed: int) -> None:
     """Without the other tenants, and jobs larger than the quota, they start at the same times."""
     rng = np.random.default_rng(seed)

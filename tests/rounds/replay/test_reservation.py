@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from examples import by_day
 from placewright.instances.traces.trace import NEVER
 from placewright.rounds.replay.ledger import HostLedger, Place, Placer
 from placewright.rounds.replay.reservation import ExpectedEnds, Reservation
@@ -30,7 +31,7 @@ def without(
     return ledger
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", by_day(range(400), 40))
 def test_reservation_beside_a_ledger(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = HOSTS[seed % len(HOSTS)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from replay_traces import HOSTS, random_trace, trace_of
 
+from examples import by_day
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.synergy import CORES
@@ -100,7 +101,7 @@ def used(loop: Loop, job: int) -> list[tuple[int, int]]:
     return [point for point, s in zip(POINTS, row, strict=True) if s == loop.speed[job]]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", by_day(range(200), 40))
 def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
     """Work is the integral of the speed, summed here by events; and no host has too few cores."""
     rng = np.random.default_rng(seed)
@@ -144,7 +145,7 @@ def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
             assert 0 <= over < 10 * FULL_SPEED
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", by_day(range(100), 40))
 def test_no_job_of_one_gpu_ends_later_than_at_proportional_shares(seed: int) -> None:
     rng = np.random.default_rng(seed)
     trace = random_trace(rng, 1)
