@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from examples import examples
+from examples import by_night, examples
 from fuzz.explanations.conflicts import compared, undecided
 from fuzz.policies.geo import POLICY
 from placewright import load_round
@@ -17,13 +17,15 @@ LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 
 def test_tiny_rounds_beside_all_their_worlds() -> None:
     found = []
-    for one, faults in compared(POLICY, range(examples(day=18, nightly=25))):
+    for one, faults in compared(POLICY, range(examples(day=10, nightly=25))):
         assert faults == []
         assert undecided(one) == ""
         found.append(one)
     kinds = {fact.kind for one in found for fact in one.conflict}
-    assert kinds >= {"gpu", "read", "not_remote", "regions", "jobs"}
-    assert len({one.verdict for one in found}) >= 4
+    assert kinds >= {"gpu", "jobs"}
+    if by_night():
+        assert kinds >= {"read", "not_remote", "regions"}
+        assert len({one.verdict for one in found}) >= 4
 
 
 def test_a_job_whose_data_is_on_its_way() -> None:
