@@ -167,7 +167,9 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     asked = {pod.key: requests(pod.spec) for pod in dump.pods}
     eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump, asked))
     maker = Maker(dump.nodes, levels, eligibility)
-    workloads = Workloads(dump.workloads, dump.queues, levels, eligibility, dump.now, dump.caveats)
+    workloads = Workloads(
+        dump.workloads, dump.queues, levels, eligibility, dump.now, dump.caveats, dump.parents
+    )
     jobs = PodJobs(dump, workloads, maker, book, movable, asked)
     _add_jobs(dump, workloads, jobs)
     for name, node in dump.nodes.items():

@@ -34,6 +34,7 @@ from placewright.instances.converters.kubernetes.sources import (
 PODS = "pods"
 _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
 READ_KINDS = frozenset(LEDGERS)
+_LEAVES = (POD, NODE, kr.WORKLOAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Dump:
     topologies: Sequence[kr.Topology]
     tiers: Sequence[str]
     caveats: Caveats
+    parents: Mapping[str, str]
 
     @property
     def now(self) -> int:
@@ -88,7 +90,9 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
     cohorts = read_all(kr.ClusterQueue, sources.get(kr.COHORT, ()), book, "cohorts")
     spaces = read_all(Object, sources.get(kr.NAMESPACE, ()), book, "namespaces")
-    workloads = read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND)
+    workloads = kueue.as_growth(
+        read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND)
+    )
     topologies = [
         one
         for kind in _TOPOLOGIES
@@ -123,4 +127,15 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
         ],
         topologies=topologies,
         caveats=read_caveats(sources, book),
+        parents=dict(_parents(sources)),
     )
+
+
+def _parents(sources: Mapping[Kind, Sequence[Source]]) -> Iterator[tuple[str, str]]:
+    """Yield the uids of objects and of their controllers, as of Jobs that a JobSet has made."""
+    for source in chain.from_iterable(of for kind, of in sources.items() if kind not in _LEAVES):
+        meta = source.raw.get("metadata")
+        owners = meta.get("ownerReferences") if isinstance(meta, dict) else None
+        for one in owners if isinstance(owners, list) else ():
+            if isinstance(one, dict) and one.get("controller") is True:
+                yield str(source.raw["metadata"].get("uid")), str(one.get("uid"))

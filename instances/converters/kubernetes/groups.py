@@ -28,7 +28,13 @@ TIER = "volcano.sh/hypernode-tier-"
 WORKLOAD = "kueue.x-k8s.io"
 GROUP_KINDS = tuple(Kind(group, "PodGroup") for group in (NATIVE, KAI, VOLCANO, COSCHEDULING))
 
+SLICE_OF = "kueue.x-k8s.io/workload-slice-name"
+"""The annotation that names the first of the workloads that follow each other as a job grows."""
+
 _NAME = re.compile(NAME)
+_OF_RAY = re.compile(r"(-raycluster)?-[a-z0-9]{5}$")
+"""What the name of a cluster ends with that Ray makes for a job or service."""
+
 _BUILD = 100
 """Priority from which on KAI does not preempt, unless a group says otherwise."""
 
@@ -146,19 +152,26 @@ def gang_of(pod: Pod, workload_of: Mapping[str, tuple[str, str]]) -> Gang:
     pod
         Any pod.
     workload_of
-        Namespace and name of the workload of each object that owns one, by uid.
+        Namespace and name of the workload of each object that owns one, by uid, or by kind,
+        namespace and name.
     """
     meta = pod.metadata
     space, notes, labels = meta.namespace or "", meta.annotations, meta.labels
     own = pod.spec.schedulingGroup
     if own is not None and own.podGroupName:
         return Gang(NATIVE, space, own.podGroupName)
+    grown = f"{SLICE_OF}/{space}/{notes.get(SLICE_OF)}"
+    if pod.spec.nodeName is not None and grown in workload_of:
+        return Gang(WORKLOAD, *workload_of[grown])
     if _is_name(notes.get("kueue.x-k8s.io/workload")):
         return Gang(WORKLOAD, space, notes["kueue.x-k8s.io/workload"])
+    ray = _OF_RAY.sub("", labels.get("ray.io/cluster", ""))
     uids = (
         meta.uid,
         labels.get("jobset.sigs.k8s.io/jobset-uid"),
         *(o.uid for o in meta.ownerReferences),
+        f"TrainJob/{space}/{labels.get('jobset.sigs.k8s.io/jobset-name')}",
+        *(f"{kind}/{space}/{ray}" for kind in ("RayJob", "RayService")),
     )
     for uid in uids:
         if uid and uid in workload_of:

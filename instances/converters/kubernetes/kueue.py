@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -27,6 +27,7 @@ from placewright.instances.documents.base import MAX_COUNT
 from placewright.instances.documents.policy import Preemption, Tenant
 
 KIND = "workloads"
+_REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
 _WEIGHTS = 1000
 """Weights of fair sharing are counted in thousandths."""
 
@@ -91,20 +92,25 @@ class Queues:
         that a queue has no quota of are of no flavor.
         """
         admission = workload.status.admission
+        grows = self.workloads.get(grows_from(workload))
+        if admission is None and grows is not None:
+            admission = grows.status.admission
         if admission is not None:
             given = [a.flavors for a in admission.podSetAssignments if a.name == pod_set.name]
             return [tuple(sorted(given[0].items()))] if given else [()]
         queue = self.cluster.get(self.queue_of(workload) or "")
-        spec = pod_set.template.spec
-        asked = {"pods", *requests(spec).names}
+        requested = requests(pod_set.template.spec).names
+        asked = {"pods", *requested}
         parts = [
             [
                 tuple((one.name, flavor.name) for one in flavor.resources if one.name in asked)
                 for flavor in group.flavors
-                if flavor.name is not None and self._tolerated(flavor.name, spec)
+                if flavor.name is not None
+                and self._tolerated(flavor.name, pod_set.template.spec)
+                and (group.names.isdisjoint(requested) or self._suits(flavor.name, pod_set, queue))
             ]
             for group in (() if queue is None else queue.spec.resourceGroups)
-            if any(one.name in asked for flavor in group.flavors for one in flavor.resources)
+            if not group.names.isdisjoint(asked)
         ]
         return [tuple(pair for part in chosen for pair in part) for chosen in product(*parts)]
 
@@ -134,10 +140,44 @@ class Queues:
             tolerated(taint, (*spec.tolerations, *also)) for taint in flavor.spec.nodeTaints
         )
 
+    def _suits(self, name: str, pod_set: PodSet, queue: ClusterQueue | None) -> bool:
+        """Whether a flavor has a Topology, as a pod set that wants one needs and others must not.
+
+        In a queue in which all flavors have one every pod set wants it.
+        """
+        near, flavor = pod_set.topologyRequest, self.flavors.get(name)
+        of_queue = self.known(tuple(("", f.name or "") for f in (queue.flavors if queue else ())))
+        if flavor is None or all(one.spec.topologyName for one in of_queue):
+            return True
+        return bool(flavor.spec.topologyName) == (near is not None and near.explicit)
+
     def known(self, flavors: Flavors) -> list[ResourceFlavor]:
         """Return the objects of some flavors, as far as the dump has them."""
         names = dict.fromkeys(flavor for _, flavor in flavors)
         return [self.flavors[name] for name in names if name in self.flavors]
+
+
+def grows_from(workload: Workload) -> tuple[str, str]:
+    """Return the key of the workload that one is to replace as its job grows."""
+    space, _, name = workload.metadata.annotations.get(_REPLACES, "").partition("/")
+    return space, name
+
+
+def as_growth(workloads: Iterable[Workload]) -> list[Workload]:
+    """Return workloads of which those that are to replace another ask only for what is added."""
+    found = {one.key: one for one in workloads}
+    for key, one in found.items():
+        old = found.get(grows_from(one))
+        if old is None or old.stage < 2 or one.stage != 1:
+            continue
+        had = {part.name: part.count for part in old.spec.podSets}
+        sets = [
+            part.model_copy(update={"count": max(0, part.count - had.get(part.name, 0))})
+            for part in one.spec.podSets
+        ]
+        spec = one.spec.model_copy(update={"podSets": tuple(sets)})
+        found[key] = one.model_copy(update={"spec": spec})
+    return list(found.values())
 
 
 def asked_by(workload: Workload) -> set[str]:

@@ -19,6 +19,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     Seconds,
     Text,
     Texts,
+    Truth,
     TruthByDefault,
 )
 from placewright.instances.converters.kubernetes.records import (
@@ -51,6 +52,13 @@ class TopologyRequest(Record):
     podSetSliceRequiredTopology: Text = ""  # noqa: N815
     podSetSliceSize: CountOrOne | None = None  # noqa: N815
     podSetGroupName: OptionalName = None  # noqa: N815
+    unconstrained: Truth = False
+
+    @property
+    def explicit(self) -> bool:
+        """Whether it wants topology-aware scheduling itself, whatever the queue has."""
+        keys = (self.required, self.preferred, self.podSetSliceRequiredTopology)
+        return self.unconstrained or any(keys)
 
 
 class _Template(Record):
@@ -166,6 +174,11 @@ class Workload(Object):
         return any(c.type == condition and c.status == "True" for c in self.status.conditions)
 
     @property
+    def stage(self) -> int:
+        """How far it is: it has finished, waits, or is admitted."""
+        return 0 if self.has("Finished") else 1 + (self.status.admission is not None)
+
+    @property
     def counted(self) -> set[str]:
         """The resources that Kueue says that it counts, none if it does not say."""
         of = self.status.resourceRequests
@@ -188,6 +201,11 @@ class _Flavor(Record):
 
 class _ResourceGroup(Record):
     flavors: Annotated[tuple[_Flavor, ...], AsList] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """The resources that its flavors have quotas of."""
+        return {one.name for flavor in self.flavors for one in flavor.resources}
 
 
 class _FairSharing(Record):

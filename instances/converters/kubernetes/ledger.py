@@ -160,7 +160,8 @@ WORKLOAD = Ledger(
     spec.podSets.name spec.podSets.topologyRequest.podSetGroupName
     spec.podSets.topologyRequest.podSetSliceRequiredTopology
     spec.podSets.topologyRequest.podSetSliceSize spec.podSets.topologyRequest.preferred
-    spec.podSets.topologyRequest.required spec.priority spec.queueName
+    spec.podSets.topologyRequest.required spec.podSets.topologyRequest.unconstrained
+    spec.priority spec.queueName
     status.admission.clusterQueue status.admission.podSetAssignments.count
     status.admission.podSetAssignments.flavors status.admission.podSetAssignments.name
     status.admission.podSetAssignments.topologyAssignment
@@ -170,7 +171,7 @@ WORKLOAD = Ledger(
     f"""{META_NO_EFFECT} {prefixed(_SET, _TEMPLATE_NO_EFFECT)} {_SET}metadata
     {_SET}spec.preemptionPolicy
     spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
-    spec.podSets.topologyRequest.subGroupIndexLabel spec.podSets.topologyRequest.unconstrained
+    spec.podSets.topologyRequest.subGroupIndexLabel
     spec.priorityClassName spec.priorityClassSource spec.priorityClassRef
     {_SET}spec.priorityClassName
     status.accumulatedPastExexcutionTimeSeconds status.accumulatedPastExecutionTimeSeconds

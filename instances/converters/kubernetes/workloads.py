@@ -9,6 +9,7 @@ from itertools import islice, product
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.caveats import Caveats, queues_of_kueue
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
+from placewright.instances.converters.kubernetes.groups import SLICE_OF
 from placewright.instances.converters.kubernetes.jobs import (
     MAX_OPTIONS,
     Ask,
@@ -49,15 +50,27 @@ class Workloads:
     eligibility: Eligibility
     now: int
     caveats: Caveats
+    parents: Mapping[str, str]
 
     def owners(self) -> dict[str, tuple[str, str]]:
-        """Return the workload of each object that owns one, by uid."""
-        return {
-            owner.uid: key
-            for key, workload in self.by_key.items()
-            for owner in workload.metadata.ownerReferences
-            if owner.uid
-        }
+        """Return the workload of each object that owns one, by the names that `gang_of` asks for.
+
+        Of several workloads of one object it is that which is admitted.
+        """
+        found: dict[str, tuple[str, str]] = {}
+        for key, one in sorted(self.by_key.items(), key=lambda item: item[1].stage):
+            origin = one.metadata.annotations.get(SLICE_OF)
+            names = [] if origin is None else [f"{SLICE_OF}/{key[0]}/{origin}"]
+            for owner in one.metadata.ownerReferences:
+                names += [owner.uid, f"{owner.kind}/{key[0]}/{owner.name}"]
+            found |= dict.fromkeys(names, key)
+        for uid in self.parents:
+            seen, at = {uid}, uid
+            while at not in found and (above := self.parents.get(at)) and above not in seen:
+                seen.add(at := above)
+            if at in found:
+                found[uid] = found[at]
+        return found
 
     def head(self, workload: Workload) -> Head:
         """Return what a workload is, apart from its tasks."""
@@ -113,7 +126,9 @@ class Workloads:
         for one in sets:
             choices = self.queues.choices_of(workload, one)
             if not choices:
-                raise LeftOutError("tolerates the taints of no flavor of its queue")
+                raise LeftOutError(
+                    "no flavor of its queue has its taints tolerated and its topology"
+                )
             asks = [self._ask(workload, one, flavors, book) for flavors in choices]
             found.append((one, list(dict.fromkeys(asks))))
         return found

@@ -134,6 +134,107 @@ def test_a_workload_is_found_by_the_owner_of_its_pods(tmp_path):
     assert made.book.total("pods") == 1
 
 
+def admitted_in(queue_name: str, name: str, count: int, owner: Any) -> Any:
+    """An admitted workload of an owner, whose pods say where they are."""
+    one = workload(count, 4, status=admitted())
+    one["metadata"] |= {"name": name, "ownerReferences": [owner]}
+    one["status"]["admission"]["clusterQueue"] = queue_name
+    return one
+
+
+def owner_of(kind: str, name: str) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "uid": f"u-{name}", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owner", "labels", "of_pods", "between"),
+    [
+        ("RayJob", {"ray.io/cluster": "j-x7k2p"}, ("RayCluster", "j-x7k2p"), []),
+        ("RayService", {"ray.io/cluster": "j-raycluster-x7k2p"}, ("RayCluster", "c"), []),
+        ("TrainJob", {"jobset.sigs.k8s.io/jobset-name": "j"}, ("Job", "j-node-0"), []),
+        ("AppWrapper", {}, ("Job", "k"), [("Job", "k", "JobSet", "s"), ("JobSet", "s", "AppWrapper",
+         "j")]),
+        ("JobSet", {"jobset.sigs.k8s.io/jobset-uid": "u-j"}, ("Job", "j-w-0"), []),
+    ],
+)  # fmt: skip
+def test_pods_are_of_the_workload_of_what_made_their_owner(
+    tmp_path, owner, labels, of_pods, between
+):
+    meta = {"labels": labels, "ownerReferences": [owner_of(*of_pods)]}
+    objects = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": kind,
+            "metadata": {"name": name, "uid": f"u-{name}", "ownerReferences": [owner_of(*above)]},
+        }
+        for kind, name, *above in between
+    ]
+    one = admitted_in("cq", "w", 2, owner_of(owner, "j"))
+    pods = [pod(f"p{i}", 4, host=f"n{i}", meta=meta) for i in range(2)]
+    made = convert(tmp_path, *NODES, queue("cq", "8"), LOCAL, one, *objects, *pods)
+    (job,) = made.round.jobs
+    assert (job.name, job.tenant, job.running is not None) == ("ns/w", "cq", True)
+
+
+SLICE_OF = "kueue.x-k8s.io/workload-slice-name"
+
+
+def grown(name: str, count: int, **more: Any) -> Any:
+    one = admitted_in("cq", name, count, owner_of("Job", "j"))
+    notes = {SLICE_OF: "w-1", **more}
+    one["metadata"]["annotations"] = notes
+    return one
+
+
+def of_slice(k: int, workload_name: str, host: str | None) -> Any:
+    notes = {SLICE_OF: "w-1", "kueue.x-k8s.io/workload": workload_name}
+    meta = {"annotations": notes, "ownerReferences": [owner_of("Job", "j")]}
+    return pod(f"p{k}", 4, host=host, meta=meta)
+
+
+def test_a_job_that_grows_asks_only_for_what_is_added(tmp_path):
+    old, new = grown("w-1", 3), grown("w-2", 5)
+    new["status"] = {}
+    new["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"] = "ns/w-1"
+    pods = [of_slice(k, "w-1", f"n{k // 2}") for k in range(3)]
+    pods += [of_slice(k, "w-2", None) for k in (3, 4)]
+    made = convert(tmp_path, *NODES, queue("cq", "20"), LOCAL, old, new, *pods)
+    jobs = {job.name: job for job in made.round.jobs}
+    assert {name: job.options[0].groups[0].count for name, job in jobs.items()} == {
+        "ns/w-1": 3,
+        "ns/w-2": 2,
+    }
+    assert [jobs[f"ns/w-{k}"].running is not None for k in (1, 2)] == [True, False]
+
+
+def test_a_job_that_has_grown_is_one(tmp_path):
+    old, new = grown("w-1", 3), grown("w-2", 5)
+    old["status"]["conditions"] = [{"type": "Finished", "status": "True"}]
+    pods = [of_slice(k, "w-1" if k < 3 else "w-2", f"n{k // 2}") for k in range(5)]
+    (job,) = convert(tmp_path, *NODES, queue("cq", "20"), LOCAL, old, new, *pods).round.jobs
+    assert (job.name, len(job.running.tasks)) == ("ns/w-2", 5)
+
+
+@pytest.mark.parametrize(
+    ("near", "flavors"),
+    [({"required": RACK}, ["tas"]), ({"unconstrained": True}, ["tas"]), (None, ["plain"]),
+     ({"podSetGroupName": "x"}, ["plain"])],
+)  # fmt: skip
+def test_flavors_with_a_topology_are_for_those_who_want_one(tmp_path, near, flavors):
+    objects = [
+        of("ResourceFlavor", "tas", spec={"topologyName": "t", "nodeLabels": {"pool": "p0"}}),
+        of("ResourceFlavor", "plain", spec={"nodeLabels": {"pool": "p1"}}),
+        of("Topology", "t", spec={"levels": [{"nodeLabel": RACK}, {"nodeLabel": HOST}]}),
+    ]
+    both = queue("cq", "8", flavor="tas")
+    more = queue("cq", "8", flavor="plain")["spec"]["resourceGroups"][0]["flavors"]
+    both["spec"]["resourceGroups"][0]["flavors"] += more
+    made = convert(tmp_path, *NODES, *objects, both, LOCAL, workload(1, 4, near=near))
+    (job,) = made.round.jobs
+    used = {name for o in job.options for name in o.uses}
+    assert used == {f"gpu@{flavor}" for flavor in flavors}
+
+
 def test_an_admitted_workload_without_hosts_waits_for_those_of_its_flavor(tmp_path):
     flavor = of("ResourceFlavor", "f", spec={"nodeLabels": {"pool": "p1"}})
     made = convert(tmp_path, *NODES, flavor, queue("cq", "32"), workload(status=admitted()))
