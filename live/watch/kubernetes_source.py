@@ -98,6 +98,7 @@ class KubernetesSource:
         found = [
             Resource("/api/v1/nodes", "v1", "Node"),
             Resource("/api/v1/pods", "v1", "Pod"),
+            Resource("/api/v1/namespaces", "v1", "Namespace"),
         ]
         groups = {kind.group for kind in READ_KINDS if kind.group}
         try:

@@ -22,6 +22,7 @@ class FakeApiServer:
         self.objects: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
             "/api/v1/nodes": {},
             "/api/v1/pods": {},
+            "/api/v1/namespaces": {},
         }
         self.groups: dict[str, list[tuple[str, str]]] = {}
         self.written: list[tuple[str, str, dict[str, Any]]] = []

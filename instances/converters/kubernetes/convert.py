@@ -38,7 +38,7 @@ from placewright.instances.converters.kubernetes.sources import (
     read_sources,
     sources_of,
 )
-from placewright.instances.converters.kubernetes.workloads import Workloads, add_workload
+from placewright.instances.converters.kubernetes.workloads import Workloads
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
@@ -251,7 +251,10 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
         if not workload.has("Finished") and not _said_by_pods(workload, members):
             unbound[key] = members
             gangs.pop(gang, None)
-    jobs.know(gangs.values())
+    stand_ins = {
+        key: workloads.stand_ins(dump.workloads[key], members) for key, members in unbound.items()
+    }
+    jobs.know(gangs.values(), stand_ins.values())
     for gang in sorted(gangs, key=lambda gang: (_waits(gangs[gang]), gang)):
         before = len(jobs.maker.jobs)
         jobs.add(gang, gangs[gang])
@@ -266,14 +269,7 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
             jobs.book.leave(kueue.KIND, "has finished", workload.name)
         elif key in unbound:
             try:
-                add_workload(
-                    workload,
-                    workloads,
-                    jobs.maker,
-                    jobs.book,
-                    unbound[key],
-                    movable=jobs.movable,
-                )
+                jobs.add_workload(workload, unbound[key], stand_ins[key])
                 if unbound[key]:
                     jobs.book.take(PODS, len(unbound[key]))
             except LeftOutError as error:

@@ -79,7 +79,9 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     InvalidInputError
         An object has a value that Kubernetes would not have.
     """
-    sources = with_devices(with_priorities(sources))
+    sources = with_devices(sources)
+    caveats = read_caveats(sources, book)
+    sources = with_priorities(sources)
     for kind in sorted(sources):
         if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name
@@ -126,7 +128,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
             for one in read_all(GroupQueue, sources.get(kind, ()), book, "queues")
         ],
         topologies=topologies,
-        caveats=read_caveats(sources, book),
+        caveats=caveats,
         parents=dict(_parents(sources)),
     )
 

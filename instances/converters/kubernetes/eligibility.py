@@ -84,7 +84,8 @@ class Eligibility:
         if not asked:
             return allowed
         if allowed not in self._able:
-            self._able[allowed] = allowed & self._with_gpus
+            all_able = allowed <= self._with_gpus
+            self._able[allowed] = allowed if all_able else allowed & self._with_gpus
         return self._able[allowed]
 
     def is_of(self, host: str, wanted: Amounts) -> bool:

@@ -8,6 +8,7 @@ from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule
 
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "PriorityClass")
+QUEUE_CLASS = Kind("kueue.x-k8s.io", "WorkloadPriorityClass")
 BUDGET = Kind("policy", "PodDisruptionBudget")
 JOB_SET = Kind("jobset.x-k8s.io", "JobSet")
 LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
@@ -39,6 +40,9 @@ FURTHER_LEDGERS: Mapping[Kind, Ledger] = {
         "priority classes",
         f"{META_READ} value globalDefault preemptionPolicy",
         f"{META_NO_EFFECT} description",
+    ),
+    QUEUE_CLASS: Ledger(
+        "priority classes of Kueue", f"{META_READ} value", f"{META_NO_EFFECT} description"
     ),
     BUDGET: Ledger(
         "disruption budgets",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue_records as kr
@@ -22,19 +23,27 @@ from placewright.instances.converters.kubernetes.groups import (
     title_of,
 )
 from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
+from placewright.instances.converters.kubernetes.kueue import KIND as KUEUE
 from placewright.instances.converters.kubernetes.kueue import Flavors
 from placewright.instances.converters.kubernetes.kueue_admission import told
-from placewright.instances.converters.kubernetes.kueue_records import Workload
+from placewright.instances.converters.kubernetes.kueue_records import PodSet, Workload
 from placewright.instances.converters.kubernetes.neighbours import Neighbours
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.pods import State
 from placewright.instances.converters.kubernetes.records import Object, Pod
 from placewright.instances.converters.kubernetes.source_ids import also, of_gang
 from placewright.instances.converters.kubernetes.sources import Kind
-from placewright.instances.converters.kubernetes.workloads import POD_SET, Workloads
-from placewright.instances.documents.caveats import Caveat
+from placewright.instances.converters.kubernetes.workloads import (
+    POD_SET,
+    Workloads,
+    choices,
+    joint,
+    of_sets,
+)
+from placewright.instances.documents.caveats import Caveat, annotation_of, caveats_of
 from placewright.instances.documents.source_keys import WAITING_PART
 
+_T = TypeVar("_T")
 _CLAIMS = "asks by resource claims (DRA)"
 _QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
 _SHARES = "asks for slices or shares of GPUs"
@@ -90,23 +99,34 @@ class PodJobs:
     background: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     closed: set[str] = field(default_factory=set)
     _above: dict[str, str | None] = field(init=False)
-    _neighbours: Neighbours = field(init=False)
+    neighbours: Neighbours = field(init=False)
 
     def __post_init__(self) -> None:
         self._above = {one.metadata.name: one.above for one in self.dump.group_queues}
-        self._neighbours = Neighbours(
+
+    def know(self, gangs: Iterable[Sequence[Pod]], others: Iterable[Sequence[Pod]]) -> None:
+        """Learn which pods are together, before any of them is added.
+
+        Parameters
+        ----------
+        gangs
+            Pods of the dump.
+        others
+            Pods that stand for those of workloads.
+        """
+        together: dict[tuple[str, str], Sequence[Pod]] = {}
+        found = [*gangs, *others]
+        for members in found:
+            waiting = [pod for pod in members if pod.spec.nodeName is None]
+            together |= dict.fromkeys((pod.key for pod in waiting), waiting)
+        self.neighbours = Neighbours(
             self.dump.nodes,
             self.maker.levels,
-            self.dump.pods,
-            self.movable,
+            (pod for members in found for pod in members),
+            together,
             self.dump.queues.namespaces,
+            movable=self.movable,
         )
-
-    def know(self, gangs: Iterable[Sequence[Pod]]) -> None:
-        """Learn which waiting pods are together, before any of them is added."""
-        for members in gangs:
-            waiting = [pod for pod in members if pod.spec.nodeName is None]
-            self._neighbours.gangs |= dict.fromkeys((pod.key for pod in waiting), waiting)
 
     def leave(self, members: Sequence[Pod], why: str, more: str = "") -> None:
         """Leave pods out; what bound ones hold of their nodes is taken off these."""
@@ -166,7 +186,11 @@ class PodJobs:
         *,
         movable: bool,
     ) -> None:
-        placed = [(asks[pod.key], pod.spec.nodeName or "") for pod in bound]
+        movable = movable and all(pods.movable(pod) for pod in bound)
+        wanted = [asks[pod.key] for pod in bound]
+        if movable:
+            wanted = self.neighbours.keep_clear(bound, wanted)
+        placed = [(ask, pod.spec.nodeName or "") for ask, pod in zip(wanted, bound, strict=True)]
         starts = [at for pod in bound if (at := pods.started(pod)) is not None]
         try:
             self.maker.run(
@@ -174,7 +198,7 @@ class PodJobs:
                 placed,
                 bound,
                 since=max(starts, default=None),
-                movable=movable and all(pods.movable(pod) for pod in bound),
+                movable=movable,
             )
         except LeftOutError as error:
             self.leave(bound, str(error))
@@ -185,13 +209,81 @@ class PodJobs:
         gated = any(pods.gated(pod) for pod in waiting)
         why = head.why_held or ("a scheduling gate of its pods is not ours" if gated else "")
         head = replace(head, held=head.held or gated, why_held=why)
-        head, wanted = self._neighbours.apply(head, waiting, [asks[pod.key] for pod in waiting])
+        head, wanted = self.neighbours.apply(head, waiting, [asks[pod.key] for pod in waiting])
         try:
             self.maker.wait(head, wanted, waiting)
         except LeftOutError as error:
             self.leave(waiting, str(error), error.more)
         else:
             self.book.take(PODS, len(waiting))
+
+    def add_workload(
+        self, workload: Workload, members: Sequence[Pod], stand_ins: Sequence[Pod]
+    ) -> None:
+        """Add the job of a workload: running where it was assigned, or pending.
+
+        `members` are its pods, as far as there are any yet; what stands for all of them, so that
+        other pods exclude it from nodes, is as `Workloads.stand_ins` has it.
+
+        Raises
+        ------
+        LeftOutError
+            It asks for no GPU, or does not fit where it was assigned.
+        """
+        sets = self.workloads.asks(workload, self.book)
+        head = replace(self.workloads.head(workload), required=joint(sets))
+        queues = self.workloads.queues
+        caveats = self.dump.caveats.of_job(
+            members,
+            (kr.WORKLOAD, workload),
+            queues_of_kueue(queues, workload),
+            told(queues, workload),
+        )
+        head = replace(head, ids={**head.ids, **caveats, **also(members, head.ids)})
+        placed = self.workloads.places(workload, sets)
+        if placed:
+            known = [
+                c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"
+            ]
+            asks = [ask for ask, _ in placed]
+            if self.movable:
+                asks = self.neighbours.keep_clear(stand_ins, asks)
+            placed = [(ask, host) for ask, (_, host) in zip(asks, placed, strict=True)]
+            since = next(iter(known), None)
+            self.maker.run(head, placed, (), since=since, movable=self.movable)
+        else:
+            self._wait_for(workload, head, sets, members, stand_ins)
+            if workload.status.admission is not None and not head.held:
+                self.book.cannot_say(
+                    "that a workload is admitted whose pods have no nodes", workload.name
+                )
+        self.book.take(KUEUE)
+
+    def _wait_for(
+        self,
+        workload: Workload,
+        head: Head,
+        sets: Sequence[tuple[PodSet, list[Ask]]],
+        members: Sequence[Pod],
+        stand_ins: Sequence[Pod],
+    ) -> None:
+        """Add a pending job; what other pods forbid holds for each choice of its flavors."""
+        counts = [pod_set.count for pod_set, _ in sets]
+        alike = _repeated(stand_ins, counts)
+        found: list[list[Ask]] = []
+        rules: list[Caveat] = []
+        ruled = head
+        for chosen in choices(workload, [asks for _, asks in sets], self.book):
+            ruled, asks = self.neighbours.apply(head, alike, _repeated(chosen, counts))
+            rules += caveats_of(ruled.ids)
+            found.append(asks)
+        first, *others = found
+        self.maker.wait(
+            replace(ruled, ids={**ruled.ids, **annotation_of(rules)}),
+            first,
+            of_sets([pod_set for pod_set, _ in sets], members),
+            [dict(zip(first, other, strict=True)) for other in others],
+        )
 
     def _head(self, gang: Gang, group: PodGroup | None, members: Sequence[Pod]) -> Head:
         workload = self._workload(gang)
@@ -203,6 +295,7 @@ class PodJobs:
         limits = [pod.spec.activeDeadlineSeconds for pod in members]
         least: int | None = None
         required: str | None = None
+        own = None if group is None else group.priority
         if group is not None:
             least = min(group.least, len(members)) if group.least > 10**4 else group.least
             required = self._level(group.required, group)
@@ -211,7 +304,7 @@ class PodJobs:
         return Head(
             name=title,
             tenant=_queue(group, members[0]),
-            priority=max(pod.spec.priority for pod in members),
+            priority=own if own is not None else max(pod.spec.priority for pod in members),
             submitted=min((at for at in created if at is not None), default=None),
             runtime=max((s for s in limits if s is not None), default=None)
             if None not in limits
@@ -289,6 +382,10 @@ class PodJobs:
         if pods.slices(wanted) or pods.shares_gpus(pod):
             return _SHARES
         return _CLAIMS if pod.spec.resourceClaims else "asks for no GPU"
+
+
+def _repeated(items: Iterable[_T], counts: Sequence[int]) -> list[_T]:
+    return [one for one, count in zip(items, counts, strict=True) for _ in range(count)]
 
 
 def _preempts_nobody(group: PodGroup | None, members: Sequence[Pod]) -> bool:

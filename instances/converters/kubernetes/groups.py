@@ -12,6 +12,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     AsList,
     CountOrOne,
     OptionalName,
+    PriorityNumber,
     Record,
     Text,
 )
@@ -34,6 +35,8 @@ SLICE_OF = "kueue.x-k8s.io/workload-slice-name"
 _NAME = re.compile(NAME)
 _OF_RAY = re.compile(r"(-raycluster)?-[a-z0-9]{5}$")
 """What the name of a cluster ends with that Ray makes for a job or service."""
+_CLASSES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+"""Priority classes that KAI brings along."""
 
 _BUILD = 100
 """Priority from which on KAI does not preempt, unless a group says otherwise."""
@@ -96,6 +99,8 @@ class _GroupSpec(Record):
     networkTopology: _Network | None = None  # noqa: N815
     preemptibility: Text = ""
     preemptionPolicy: Text = ""  # noqa: N815
+    priority: PriorityNumber | None = None
+    priorityClassName: Text = ""  # noqa: N815
 
 
 class PodGroup(Object):
@@ -108,6 +113,13 @@ class PodGroup(Object):
         """Whether its pods are scheduled one by one."""
         policy = self.spec.schedulingPolicy
         return policy is not None and policy.gang is None
+
+    @property
+    def priority(self) -> int | None:
+        """Priority that it says its pods have together, None if it says none."""
+        is_kai = self.apiVersion.startswith(KAI)
+        usual = _CLASSES.get(self.spec.priorityClassName) if is_kai else None
+        return usual if self.spec.priority is None else self.spec.priority
 
     def stays(self, priority: int) -> bool:
         """Whether its pods, of some priority, may not be preempted (KAI)."""

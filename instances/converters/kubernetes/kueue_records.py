@@ -61,7 +61,12 @@ class TopologyRequest(Record):
         return self.unconstrained or any(keys)
 
 
+class _TemplateMeta(Record):
+    labels: Texts = Field(default_factory=dict)
+
+
 class _Template(Record):
+    metadata: _TemplateMeta = Field(default_factory=_TemplateMeta)
     spec: PodSpec = PodSpec()
 
 

@@ -22,6 +22,9 @@ from placewright.instances.converters.ledger import Ledger, Rule, Told
 _POD_AFFINITY = Rule("pod-affinity", "required affinity to other pods is not read in full")
 _POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "anti-affinity to other pods is not read in full")
 _SPREAD = Rule("topology-spread", "topology spread is not read in full")
+BY_OTHER_PODS = {one.name: one for one in (_POD_AFFINITY, _POD_ANTI_AFFINITY, _SPREAD)}
+"""Rules that pods make for each other: most of them are obeyed, and told where they are not."""
+
 _WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", hard=False)
 _VOLUMES = Rule("volumes", "volumes and their zones are not read")
 _RESIZE = Rule("resize", "a resize of the running pod is not read", hard=False)
@@ -167,12 +170,12 @@ WORKLOAD = Ledger(
     status.admission.podSetAssignments.topologyAssignment
     status.admission.podSetAssignments.resourceUsage
     status.admissionChecks.name status.admissionChecks.state status.conditions
-    status.requeueState status.resourceRequests.resources""",
-    f"""{META_NO_EFFECT} {prefixed(_SET, _TEMPLATE_NO_EFFECT)} {_SET}metadata
+    status.requeueState status.resourceRequests.resources spec.priorityClassName
+    spec.priorityClassSource spec.priorityClassRef {_SET}metadata""",
+    f"""{META_NO_EFFECT} {prefixed(_SET, _TEMPLATE_NO_EFFECT)}
     {_SET}spec.preemptionPolicy
     spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
     spec.podSets.topologyRequest.subGroupIndexLabel
-    spec.priorityClassName spec.priorityClassSource spec.priorityClassRef
     {_SET}spec.priorityClassName
     status.accumulatedPastExexcutionTimeSeconds status.accumulatedPastExecutionTimeSeconds
     status.admission.podSetAssignments.delayedTopologyRequest
@@ -248,8 +251,9 @@ POD_GROUPS = {
     NATIVE: Ledger(
         "pod groups",
         f"""{META_READ} spec.schedulingPolicy spec.schedulingConstraints.topology.key
+        spec.priority spec.priorityClassName
         spec.preemptionPolicy""",
-        f"""{META_NO_EFFECT} {CONDITIONS} spec.priority spec.priorityClassName spec.workloadRef
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.workloadRef
         spec.disruptionMode status.resourceClaimStatuses""",
         {
             "spec.parentCompositePodGroupName": _COMPOSITE,
@@ -258,9 +262,9 @@ POD_GROUPS = {
     ),
     KAI: Ledger(
         "pod groups",
-        f"""{_GROUP_READ} spec.preemptibility spec.topologyConstraint.preferredTopologyLevel
+        f"""{_GROUP_READ} spec.priorityClassName spec.preemptibility spec.topologyConstraint.preferredTopologyLevel
         spec.topologyConstraint.requiredTopologyLevel""",
-        f"""{META_NO_EFFECT} {CONDITIONS} spec.markUnschedulable spec.priorityClassName
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.markUnschedulable
         spec.schedulingBackoff spec.stalenessGracePeriod spec.topologyConstraint.topology
         status.resourcesStatus status.schedulingConditions""",
         {
@@ -271,8 +275,9 @@ POD_GROUPS = {
     ),
     VOLCANO: Ledger(
         "pod groups",
-        f"{_GROUP_READ} spec.networkTopology.highestTierAllowed spec.networkTopology.mode",
-        f"{META_NO_EFFECT} {_GROUP_STATUS} spec.minResources spec.priorityClassName",
+        f"""{_GROUP_READ} spec.priorityClassName spec.networkTopology.highestTierAllowed
+        spec.networkTopology.mode""",
+        f"{META_NO_EFFECT} {_GROUP_STATUS} spec.minResources",
         {
             "spec.minTaskMember": _TASK_MEMBERS,
             "spec.subGroupPolicy": _SUBGROUPS,

@@ -7,12 +7,16 @@ that wait are apart by a label. What is more than that stays told.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeAlias
 
 from placewright.instances.converters.kubernetes import pods
 from placewright.instances.converters.kubernetes.eligibility import selects
 from placewright.instances.converters.kubernetes.jobs import Ask, Head
+from placewright.instances.converters.kubernetes.ledger import BY_OTHER_PODS
 from placewright.instances.converters.kubernetes.levels import HOSTNAME, Levels
 from placewright.instances.converters.kubernetes.records import (
     LabelSelector,
@@ -25,7 +29,60 @@ from placewright.instances.converters.support.host_sets import Condition
 from placewright.instances.documents.arrangement import AntiAffinity, Apart
 from placewright.instances.documents.caveats import CAVEATS, annotation_of, caveats_of
 
-AFFINITY, ANTI_AFFINITY, SPREAD = "pod-affinity", "pod-anti-affinity", "topology-spread"
+AFFINITY, ANTI_AFFINITY, SPREAD = BY_OTHER_PODS
+_Pair: TypeAlias = tuple[str, str]
+
+
+class _Domains:
+    """The domains of a label key: the nodes of each of its values."""
+
+    def __init__(self, nodes: Mapping[str, Node], key: str) -> None:
+        of = ((name, node.metadata.labels.get(key, "")) for name, node in nodes.items())
+        is_host = key == HOSTNAME
+        self.of = {name: value or name for name, value in of if value or is_host}
+        self.nodes: dict[str, list[str]] = {}
+        for name, value in self.of.items():
+            self.nodes.setdefault(value, []).append(name)
+        self.labelled = frozenset(self.of)
+
+    def inside(self, values: Collection[str]) -> frozenset[str]:
+        """Return the nodes that are in one of some domains."""
+        if 2 * len(values) <= len(self.nodes):
+            return frozenset(name for value in values for name in self.nodes.get(value, ()))
+        return self.labelled - self.inside(self.nodes.keys() - values)
+
+
+@dataclass(slots=True)
+class _Counts:
+    """How many pods each domain has that a spread counts."""
+
+    domains: _Domains
+    of: dict[str, int]
+    _free: dict[tuple[bool, bool], frozenset[str]] = field(default_factory=dict)
+
+    def free(self, own: bool, term: Spread, *, together: bool) -> frozenset[str]:
+        """Return the nodes where a pod may be added; any that counts for several `together`."""
+        if (own, together) not in self._free:
+            fewest = 0 if len(self.of) < term.minDomains else min(self.of.values(), default=0)
+            most = term.maxSkew + fewest - own
+            values = {value for value, number in self.of.items() if together or number <= most}
+            self._free[own, together] = self.domains.inside(values)
+        return self._free[own, together]
+
+
+@dataclass(slots=True)
+class _Meant:
+    """Pods that a term means: bound ones, and those that wait; what else is known of them."""
+
+    bound: list[Pod]
+    waiting: list[Pod]
+    outside: frozenset[str] | None = None
+    apart: bool | None = None
+
+    @property
+    def hosts(self) -> set[str]:
+        """Nodes of the bound ones."""
+        return {pod.spec.nodeName or "" for pod in self.bound}
 
 
 @dataclass(slots=True)
@@ -35,13 +92,7 @@ class _Found:
     asks: list[Ask]
     head: Head
     told: set[str] = field(default_factory=set)
-
-    def keep(self, at: int, name: str, hosts: Iterable[str]) -> None:
-        """Let a task go to some hosts alone."""
-        ask, kept = self.asks[at], frozenset(hosts)
-        if not ask.allowed <= kept:
-            conditions = (*ask.conditions, Condition(name, kept))
-            self.asks[at] = replace(ask, allowed=ask.allowed & kept, conditions=conditions)
+    own: dict[str, int] = field(default_factory=dict)
 
     def be_apart(self, rule: str, level: str | None, most: int) -> None:
         """Let at most so many tasks be in a domain, if all tasks ask the same."""
@@ -51,7 +102,7 @@ class _Found:
             self.told.add(rule)
         else:
             apart = Apart(level=level, most=min(most, had.most if had else most))
-            self.asks = [replace(ask, apart=apart) for ask in self.asks]
+            self.asks = [replace(first, apart=apart)] * len(self.asks)
 
     def be_together(self, level: str | None) -> None:
         """Let all tasks be in one domain."""
@@ -71,163 +122,228 @@ class _Found:
             self.head = replace(self.head, anti_affinity=rule)
 
 
-@dataclass(slots=True)
 class Neighbours:
     """All pods of a dump, and where they are.
 
-    Attributes
+    Parameters
     ----------
-    movable : bool
+    movable
         Whether running pods may be moved: where those are is no rule then.
-    gangs : mapping
-        Waiting pods of each job that pods alone make, by the key of each pod.
+    gangs
+        Waiting pods of each job, by the key of each pod.
     """
 
-    nodes: Mapping[str, Node]
-    levels: Levels
-    all: Sequence[Pod]
-    movable: bool
-    namespaces: Mapping[str, Mapping[str, str]]
-    gangs: dict[tuple[str, str], Sequence[Pod]] = field(default_factory=dict)
-    _matching: dict[str, list[Pod]] = field(default_factory=dict)
-    _guards: dict[str, tuple[list[Pod], PodTerm]] | None = None
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        levels: Levels,
+        all_pods: Iterable[Pod],
+        gangs: Mapping[tuple[str, str], Sequence[Pod]],
+        namespaces: Mapping[str, Mapping[str, str]],
+        *,
+        movable: bool,
+    ) -> None:
+        self._nodes, self._levels, self._movable = nodes, levels, movable
+        self._namespaces, self._gangs = namespaces, gangs
+        self._all = [pod for pod in all_pods if self._counts_for(pod)]
+        self._domains_of: dict[str, _Domains] = {}
+        self._level_of: dict[str, str | None] = {}
+        self._meaning: dict[str, _Meant] = {}
+        self._texts: dict[int, str] = {}
+        self._kept: dict[tuple[Ask, tuple[Condition, ...], str, frozenset[str]], Ask] = {}
+        self._counted: dict[object, _Counts] = {}
 
     def apply(self, head: Head, mine: Sequence[Pod], asks: Sequence[Ask]) -> tuple[Head, list[Ask]]:
         """Return a job with the rules of its waiting pods; obeyed ones are no caveats any more."""
         found = _Found(list(asks), head)
+        done: dict[tuple[int, Ask], Ask] = {}
         for at, pod in enumerate(mine):
-            for guards, term in self._guarding():
-                if self._matches(term, guards[0], pod):
-                    found.keep(at, _called(ANTI_AFFINITY, term), self._outside(term, guards))
-            for term in _terms(pod, ANTI_AFFINITY):
-                self._anti(found, at, mine, term)
-            for term in _terms(pod, AFFINITY):
-                self._affinity(found, at, mine, term)
-            for spread in _spreads(pod):
-                self._spread(found, at, mine, spread)
+            before = id(pod), found.asks[at]
+            if before not in done:
+                self._one(found, at, mine)
+                done[before] = found.asks[at]
+            found.asks[at] = done[before]
         for rule in (ANTI_AFFINITY, AFFINITY, SPREAD):
             self._together(found, mine, rule)
             spaces = (one.namespaceSelector for pod in mine for one in _terms(pod, rule))
-            if not self.namespaces and any(one not in (None, LabelSelector()) for one in spaces):
+            if not self._namespaces and any(one not in (None, LabelSelector()) for one in spaces):
                 found.told.add(rule)
-        left = [
-            one
-            for one in caveats_of(head.ids)
-            if one.rule not in {ANTI_AFFINITY, AFFINITY, SPREAD} - found.told
-        ]
+        left = [one for one in caveats_of(head.ids) if one.rule not in BY_OTHER_PODS]
+        left += [BY_OTHER_PODS[rule].caveat() for rule in sorted(found.told)]
         ids = {key: text for key, text in head.ids.items() if key != CAVEATS}
         return replace(found.head, ids={**ids, **annotation_of(left)}), found.asks
 
-    def _anti(self, found: _Found, at: int, mine: Sequence[Pod], term: PodTerm) -> None:
-        bound, waiting = self._others(term, mine[at], mine)
-        found.keep(at, _called(ANTI_AFFINITY, term), self._outside(term, bound))
-        if self._may_move(bound):
-            found.told.add(ANTI_AFFINITY)
-        if waiting:
-            apart = all(
-                _alike(term, ANTI_AFFINITY, self.gangs.get(pod.key, ()))
-                and all(self._matches(term, mine[at], p) for p in self.gangs[pod.key])
-                for pod in (*waiting, mine[at])
-            )
-            digest = hashlib.sha256(_key(term, mine[at]).encode()).hexdigest()[:12]
-            label = f"apart/{digest}"
-            found.keep_out(label, self._level(term) if apart else None)
+    def keep_clear(self, mine: Sequence[Pod], asks: Sequence[Ask]) -> list[Ask]:
+        """Return what bound pods of a job ask that may move: not where others keep them out."""
+        found = _Found(list(asks), Head(""))
+        for at, pod in enumerate(mine):
+            self._guard(found, at, pod, {one.key for one in mine})
+        return found.asks
 
-    def _affinity(self, found: _Found, at: int, mine: Sequence[Pod], term: PodTerm) -> None:
-        bound, waiting = self._others(term, mine[at], mine)
-        here = any(self._matches(term, mine[at], pod) for pod in mine)
-        name = _called(AFFINITY, term)
-        if bound:
-            values = {self._value(term, pod.spec.nodeName or "") for pod in bound} - {""}
-            found.keep(at, name, self._inside(term, values))
-        elif here or waiting:
-            found.keep(at, name, self._inside(term, self._domains(term)))
-        else:
-            found.keep(at, name, ())
-        if self._may_move(bound) or (waiting and not bound):
+    def _one(self, found: _Found, at: int, mine: Sequence[Pod]) -> None:
+        pod = mine[at]
+        self._guard(found, at, pod)
+        for term in _terms(pod, ANTI_AFFINITY):
+            self._anti(found, at, mine, term)
+        self._affinity(found, at, mine, list(_terms(pod, AFFINITY)))
+        for spread in _spreads(pod):
+            self._spread(found, at, mine, spread)
+
+    def _keep(self, found: _Found, at: int, name: str, hosts: frozenset[str]) -> bool:
+        """Let a task go to some hosts alone; return whether that is a rule for it."""
+        ask = found.asks[at]
+        key = ask, ask.conditions, name, hosts
+        if key not in self._kept:
+            allowed = hosts if hosts <= ask.allowed else ask.allowed & hosts
+            conditions = (*ask.conditions, Condition(name, hosts))
+            narrow = replace(ask, allowed=allowed, conditions=conditions)
+            self._kept[key] = ask if ask.allowed <= hosts else narrow
+        found.asks[at] = self._kept[key]
+        return found.asks[at] is not ask
+
+    def _guard(
+        self, found: _Found, at: int, pod: Pod, own: Collection[tuple[str, str]] = ()
+    ) -> None:
+        """Keep a task from the domains of bound pods whose anti-affinity means its pod."""
+        space, labels = pod.metadata.namespace or "", pod.metadata.labels
+        anchors = [None, ("", space), *labels.items()]
+        for term, meant in (one for key in anchors for one in self._guards.get(key, {}).values()):
+            if not self._matches(term, meant.bound[0], pod):
+                continue
+            if own:
+                bound = [one for one in meant.bound if one.key not in own]
+                meant = _Meant(bound, [])
+            narrowed = self._keep(found, at, _called(ANTI_AFFINITY, term), self._out(term, meant))
+            if narrowed and self._may_move(meant):
+                found.told.add(ANTI_AFFINITY)
+
+    def _anti(self, found: _Found, at: int, mine: Sequence[Pod], term: PodTerm) -> None:
+        meant = self._meant([term], mine[at])
+        self._keep(found, at, _called(ANTI_AFFINITY, term), self._out(term, meant))
+        if self._may_move(meant):
+            found.told.add(ANTI_AFFINITY)
+        if self._others_wait(found, [term], mine, mine[at]):
+            if meant.apart is None:
+                groups = {id(gang): gang for pod in meant.waiting for gang in [self._gang(pod)]}
+                meant.apart = all(
+                    self._alike(term, ANTI_AFFINITY, gang)
+                    and all(self._matches(term, mine[at], pod) for pod in gang)
+                    for gang in groups.values()
+                )
+            own = self._gang(mine[at])
+            apart = meant.apart and self._alike(term, ANTI_AFFINITY, own)
+            apart = apart and self._matches(term, mine[at], mine[at])
+            digest = hashlib.sha256(self._key(term, mine[at]).encode()).hexdigest()[:12]
+            found.keep_out(f"apart/{digest}", self._level(term) if apart else None)
+
+    def _affinity(
+        self, found: _Found, at: int, mine: Sequence[Pod], terms: Sequence[PodTerm]
+    ) -> None:
+        """Keep a task to the domains of pods that all of its terms mean, as kube-scheduler does."""
+        if not terms:
+            return
+        meant = self._meant(terms, mine[at])
+        waits = self._others_wait(found, terms, mine, mine[at])
+        here = bool(found.own[self._key_of(terms, mine[at])])
+        for term in terms:
+            domains, values = self._domains(term), set[str]()
+            if meant.bound:
+                values = {domains.of[host] for host in meant.hosts if host in domains.of}
+            elif here or waits:
+                values = set(domains.nodes)
+            self._keep(found, at, _called(AFFINITY, term), domains.inside(values))
+        if self._may_move(meant) or (waits and not meant.bound):
             found.told.add(AFFINITY)
 
     def _spread(self, found: _Found, at: int, mine: Sequence[Pod], term: Spread) -> None:
-        counts, bound, waiting = self._counts(found.asks[at], term, mine, at)
+        meant = self._meant([term], mine[at])
+        waits = self._others_wait(found, [term], mine, mine[at])
+        counts = self._counts(found.asks[at], term, mine[at], meant)
         own = self._matches(term, mine[at], mine[at])
-        fewest = 0 if len(counts) < term.minDomains else min(counts.values(), default=0)
-        free = {value for value, n in counts.items() if n + own - fewest <= term.maxSkew}
-        if len(mine) > 1 and any(self._matches(term, mine[at], pod) for pod in mine):
-            free = set(counts)
-            if bound:
-                found.told.add(SPREAD)
-        found.keep(at, _called(SPREAD, term), self._inside(term, free))
-        if waiting or self._may_move(bound):
+        together = len(mine) > 1 and bool(found.own[self._key(term, mine[at])])
+        free = counts.free(own, term, together=together)
+        self._keep(found, at, _called(SPREAD, term), free)
+        if waits or self._may_move(meant) or (together and meant.bound):
             found.told.add(SPREAD)
 
     def _together(self, found: _Found, mine: Sequence[Pod], rule: str) -> None:
         """Say what the pods of a job are to each other, if all say the same of each other."""
         if len(mine) < 2:
             return
-        for term in {
-            one.model_dump_json(): one for pod in mine for one in _terms(pod, rule)
-        }.values():
+        for term in {self._text(one): one for pod in mine for one in _terms(pod, rule)}.values():
             hit = [self._matches(term, mine[0], pod) for pod in mine]
             if not any(hit):
                 continue
-            level = self._level(term) if all(hit) and _alike(term, rule, mine) else None
+            level = self._level(term) if all(hit) and self._alike(term, rule, mine) else None
+            all_of = list(_terms(mine[0], AFFINITY)) if rule == AFFINITY else [term]
+            meant = self._meant(all_of, mine[0])
             if rule == ANTI_AFFINITY:
                 found.be_apart(rule, level, 1)
-            elif rule == AFFINITY and not self._others(term, mine[0], mine)[0]:
+            elif rule == AFFINITY and not meant.bound:
                 found.be_together(level)
             elif isinstance(term, Spread):
-                counts, bound, _ = self._counts(found.asks[0], term, mine, 0)
-                most, exact = _most(len(mine), len(counts), term)
-                if not bound:
+                counts = self._counts(found.asks[0], term, mine[0], meant)
+                most, exact = _most(len(mine), len(counts.of), term)
+                if not meant.bound:
                     found.be_apart(rule, level, most)
-                if not exact:
+                if not exact or (found.head.least or len(mine)) < len(mine):
                     found.told.add(rule)
 
-    def _counts(
-        self, ask: Ask, term: Spread, mine: Sequence[Pod], at: int
-    ) -> tuple[dict[str, int], list[Pod], list[Pod]]:
-        """Return how many pods each domain that counts has, and the others, bound and waiting."""
-        ignored = {"resource", ANTI_AFFINITY, AFFINITY, SPREAD}
+    def _counts(self, ask: Ask, term: Spread, owner: Pod, meant: _Meant) -> _Counts:
+        """Return how many pods of others each domain that counts has."""
+        ignored = {"resource", *BY_OTHER_PODS}
         ignored |= {"tolerated"} if term.nodeTaintsPolicy != "Honor" else set()
-        ignored |= {"label", "affinity"} if term.nodeAffinityPolicy == "Ignore" else set()
+        ignored |= {"label", "affinity", "flavor"} if term.nodeAffinityPolicy == "Ignore" else set()
         rules = [one for one in ask.conditions if one.name.partition("/")[0] not in ignored]
-        keys = list(_terms(mine[at], SPREAD))
-        counted = {
-            name
-            for name in self.nodes
-            if all(name in one.hosts for one in rules)
-            and all(self._value(one, name) for one in keys)
-        }
-        bound, waiting = self._others(term, mine[at], mine)
-        bound = [pod for pod in bound if pod.metadata.deletionTimestamp is None]
-        counts = dict.fromkeys((self._value(term, name) for name in sorted(counted)), 0)
-        for pod in bound:
-            if pod.spec.nodeName in counted:
-                counts[self._value(term, pod.spec.nodeName)] += 1
-        return counts, bound, waiting
+        keys = tuple(one.topologyKey for one in _spreads(owner))
+        key = self._key(term, owner), tuple(rules), keys
+        if key not in self._counted:
+            counted = frozenset(self._nodes).intersection(
+                *(one.hosts for one in rules), *(self._domains_by(name).labelled for name in keys)
+            )
+            domains = self._domains(term)
+            of = dict.fromkeys(sorted({domains.of[name] for name in counted}), 0)
+            for pod in meant.bound:
+                if pod.spec.nodeName in counted and pod.metadata.deletionTimestamp is None:
+                    of[domains.of[pod.spec.nodeName]] += 1
+            self._counted[key] = _Counts(domains, of)
+        return self._counted[key]
 
-    def _others(
-        self, term: PodTerm, owner: Pod, mine: Sequence[Pod]
-    ) -> tuple[list[Pod], list[Pod]]:
-        """Return the pods of other jobs that a term of a pod means: bound ones, and waiting."""
-        key = _key(term, owner)
-        if key not in self._matching:
-            self._matching[key] = [
-                pod for pod in self.all if self._counts_for(pod) and self._matches(term, owner, pod)
+    def _meant(self, terms: Sequence[PodTerm], owner: Pod) -> _Meant:
+        """Return the pods that all of some terms of a pod mean."""
+        key = self._key_of(terms, owner)
+        if key not in self._meaning:
+            found = [
+                pod
+                for pod in self._index.candidates(terms[0], owner)
+                if all(self._matches(term, owner, pod) for term in terms)
             ]
-        own = {pod.key for pod in mine}
-        others = [pod for pod in self._matching[key] if pod.key not in own]
-        bound = [pod for pod in others if pod.spec.nodeName is not None]
-        return bound, [pod for pod in others if pod.spec.nodeName is None]
+            bound = [pod for pod in found if pod.spec.nodeName is not None]
+            waiting = [pod for pod in found if pod.spec.nodeName is None]
+            self._meaning[key] = _Meant(bound, waiting)
+        return self._meaning[key]
+
+    def _others_wait(
+        self, found: _Found, terms: Sequence[PodTerm], mine: Sequence[Pod], owner: Pod
+    ) -> bool:
+        """Whether pods of other jobs wait that some terms mean; own ones are counted."""
+        key = self._key_of(terms, owner)
+        if key not in found.own:
+            members = {pod.key: pod for pod in mine}.values()
+            found.own[key] = sum(
+                all(self._matches(term, owner, pod) for term in terms) for pod in members
+            )
+        return len(self._meant(terms, owner).waiting) > found.own[key]
+
+    def _gang(self, pod: Pod) -> Sequence[Pod]:
+        return self._gangs.get(pod.key, ())
 
     def _matches(self, term: PodTerm, owner: Pod, pod: Pod) -> bool:
         space, labels = pod.metadata.namespace or "", pod.metadata.labels
-        spaces = term.namespaces
-        if not spaces and term.namespaceSelector is None:
-            spaces = (owner.metadata.namespace or "",)
-        named = {**self.namespaces.get(space, {}), "kubernetes.io/metadata.name": space}
-        if space not in spaces and not selects(term.namespaceSelector, named):
-            return False
+        if space not in _spaces(term, owner):
+            named = {**self._namespaces.get(space, {}), "kubernetes.io/metadata.name": space}
+            if not selects(term.namespaceSelector, named):
+                return False
         mine = owner.metadata.labels
         return (
             selects(term.labelSelector, labels)
@@ -235,49 +351,123 @@ class Neighbours:
             and all(labels.get(key) != mine[key] for key in term.mismatchLabelKeys if key in mine)
         )
 
-    def _guarding(self) -> Iterable[tuple[list[Pod], PodTerm]]:
-        """Return the anti-affinities of bound pods, each with the pods that have it."""
-        if self._guards is None:
-            self._guards = {}
-            for pod in self.all:
-                if self._counts_for(pod) and pod.spec.nodeName is not None:
-                    for term in _terms(pod, ANTI_AFFINITY):
-                        guards = self._guards.setdefault(_key(term, pod), ([], term))
-                        guards[0].append(pod)
-        return self._guards.values()
+    @cached_property
+    def _index(self) -> _Index:
+        return _Index(self._all)
+
+    @cached_property
+    def _guards(self) -> Mapping[_Pair | None, Mapping[str, tuple[PodTerm, _Meant]]]:
+        """The anti-affinities of bound pods, each with the pods that have it, by what they mean."""
+        found: defaultdict[_Pair | None, dict[str, tuple[PodTerm, _Meant]]] = defaultdict(dict)
+        for pod in self._all:
+            for term in _terms(pod, ANTI_AFFINITY) if pod.spec.nodeName is not None else ():
+                key = self._key(term, pod)
+                for pair in self._index.rarest(term, pod) or (None,):
+                    meant = found[pair].setdefault(key, (term, _Meant([], [])))[1]
+                    meant.bound.append(pod)
+        return found
 
     def _counts_for(self, pod: Pod) -> bool:
         """Whether a pod is bound to a node of the dump, or waits."""
         is_there = pods.state_of(pod) in (pods.State.BOUND, pods.State.WAITING)
-        return is_there and (pod.spec.nodeName is None or pod.spec.nodeName in self.nodes)
+        return is_there and (pod.spec.nodeName is None or pod.spec.nodeName in self._nodes)
 
-    def _inside(self, term: PodTerm, values: Collection[str]) -> Iterator[str]:
-        """Yield the nodes that are in one of some domains."""
-        return (name for name in self.nodes if self._value(term, name) in values)
+    def _out(self, term: PodTerm, meant: _Meant) -> frozenset[str]:
+        """Return the nodes that are in no domain of bound pods; those in none at all are such."""
+        if meant.outside is None:
+            domains = self._domains(term)
+            values = {domains.of[host] for host in meant.hosts if host in domains.of}
+            meant.outside = frozenset(self._nodes) - domains.inside(values)
+        return meant.outside
 
-    def _outside(self, term: PodTerm, bound: Sequence[Pod]) -> Iterator[str]:
-        """Yield the nodes that are in no domain of bound pods; those in none at all are such."""
-        values = {self._value(term, pod.spec.nodeName or "") for pod in bound} - {""}
-        return (name for name in self.nodes if self._value(term, name) not in values)
+    def _domains(self, term: PodTerm) -> _Domains:
+        return self._domains_by(term.topologyKey)
 
-    def _domains(self, term: PodTerm) -> set[str]:
-        return {self._value(term, name) for name in self.nodes} - {""}
-
-    def _value(self, term: PodTerm, node: str) -> str:
-        label = self.nodes[node].metadata.labels.get(term.topologyKey, "")
-        return label or (node if term.topologyKey == HOSTNAME else "")
+    def _domains_by(self, key: str) -> _Domains:
+        if key not in self._domains_of:
+            self._domains_of[key] = _Domains(self._nodes, key)
+        return self._domains_of[key]
 
     def _level(self, term: PodTerm) -> str | None:
         """Return the level whose domains are those of a label key, None if there is none."""
-        level = self.levels.named(term.topologyKey)
-        if level is None or level not in self.levels.names:
-            return level
-        values = {self._value(term, name) for name in self.nodes}
-        domains = {self.levels.domain_of(name, level) for name in self.nodes}
-        return level if "" not in values and len(values) == len(domains) else None
+        key = term.topologyKey
+        if key not in self._level_of:
+            level, domains = self._levels.named(key), self._domains(term)
+            if level in self._levels.names:
+                number = len({self._levels.domain_of(name, level) for name in self._nodes})
+                whole = len(domains.of) == len(self._nodes) and len(domains.nodes) == number
+                level = level if whole else None
+            self._level_of[key] = level
+        return self._level_of[key]
 
-    def _may_move(self, bound: Sequence[Pod]) -> bool:
-        return self.movable and any(map(pods.movable, bound))
+    def _may_move(self, meant: _Meant) -> bool:
+        return self._movable and any(map(pods.movable, meant.bound))
+
+    def _alike(self, term: PodTerm, rule: str, members: Sequence[Pod]) -> bool:
+        """Whether there are pods, and all of them have a term."""
+        text, different = self._text(term), {id(pod): pod for pod in members}.values()
+        return bool(members) and all(
+            any(self._text(one) == text for one in _terms(pod, rule)) for pod in different
+        )
+
+    def _text(self, term: PodTerm) -> str:
+        if id(term) not in self._texts:
+            self._texts[id(term)] = term.model_dump_json()
+        return self._texts[id(term)]
+
+    def _key_of(self, terms: Sequence[PodTerm], owner: Pod) -> str:
+        return " ".join(self._key(term, owner) for term in terms)
+
+    def _key(self, term: PodTerm, owner: Pod) -> str:
+        """Return what is the same for all pods of which a term means the same pods."""
+        keys = (*term.matchLabelKeys, *term.mismatchLabelKeys)
+        labels = [owner.metadata.labels.get(key) for key in keys]
+        return f"{owner.metadata.namespace} {labels} {self._text(term)}"
+
+
+class _Index:
+    """Pods by label, and by namespace, whose key is empty."""
+
+    def __init__(self, all_pods: Sequence[Pod]) -> None:
+        self._all = all_pods
+        self._by: defaultdict[_Pair, list[Pod]] = defaultdict(list)
+        for pod in all_pods:
+            self._by["", pod.metadata.namespace or ""].append(pod)
+            for pair in pod.metadata.labels.items():
+                self._by[pair].append(pod)
+
+    def candidates(self, term: PodTerm, owner: Pod) -> Sequence[Pod]:
+        """Return pods among which are all that a term of a pod means."""
+        pairs = self.rarest(term, owner)
+        if pairs is None:
+            return self._all
+        return [pod for pair in pairs for pod in self._by.get(pair, ())]
+
+    def rarest(self, term: PodTerm, owner: Pod) -> list[_Pair] | None:
+        """Return labels of which all pods that a term means have one, None if it names none."""
+        return min(_pairs(term, owner), key=self._number, default=None)
+
+    def _number(self, pairs: Iterable[_Pair]) -> int:
+        return sum(len(self._by.get(pair, ())) for pair in pairs)
+
+
+def _pairs(term: PodTerm, owner: Pod) -> Iterator[list[_Pair]]:
+    """Yield choices of labels, of each of which all pods that a term means have one."""
+    if term.labelSelector is not None:
+        for pair in term.labelSelector.matchLabels.items():
+            yield [pair]
+        for one in term.labelSelector.matchExpressions:
+            if one.operator == "In":
+                yield [(one.key, value) for value in dict.fromkeys(one.values)]
+    if term.namespaceSelector is None:
+        yield [("", space) for space in dict.fromkeys(_spaces(term, owner))]
+
+
+def _spaces(term: PodTerm, owner: Pod) -> tuple[str, ...]:
+    """Return the namespaces that a term names: the pod's own if it names none."""
+    if not term.namespaces and term.namespaceSelector is None:
+        return (owner.metadata.namespace or "",)
+    return term.namespaces
 
 
 def _spreads(pod: Pod) -> Iterator[Spread]:
@@ -293,18 +483,6 @@ def _terms(pod: Pod, rule: str) -> Iterator[PodTerm]:
     if affinity is not None:
         found = affinity.podAffinity if rule == AFFINITY else affinity.podAntiAffinity
         yield from () if found is None else found.requiredDuringSchedulingIgnoredDuringExecution
-
-
-def _alike(term: PodTerm, rule: str, members: Sequence[Pod]) -> bool:
-    """Whether there are pods, and all of them have a term."""
-    return bool(members) and all(term in list(_terms(pod, rule)) for pod in members)
-
-
-def _key(term: PodTerm, owner: Pod) -> str:
-    """Return what is the same for all pods of which a term means the same pods."""
-    keys = (*term.matchLabelKeys, *term.mismatchLabelKeys)
-    labels = [owner.metadata.labels.get(key) for key in keys]
-    return f"{owner.metadata.namespace} {labels} {term.model_dump_json()}"
 
 
 def _called(rule: str, term: PodTerm) -> str:

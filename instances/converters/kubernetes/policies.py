@@ -10,10 +10,14 @@ from placewright.instances.converters.kubernetes.accessor import (
     Record,
 )
 from placewright.instances.converters.kubernetes.eligibility import selects
-from placewright.instances.converters.kubernetes.further_ledgers import PRIORITY_CLASS
+from placewright.instances.converters.kubernetes.further_ledgers import PRIORITY_CLASS, QUEUE_CLASS
+from placewright.instances.converters.kubernetes.groups import GROUP_KINDS
+from placewright.instances.converters.kubernetes.kueue_records import WORKLOAD
 from placewright.instances.converters.kubernetes.records import LabelSelector, Object, Pod
 from placewright.instances.converters.kubernetes.sources import POD, Kind, Source, name_of
 from placewright.instances.documents.caveats import Caveat
+
+_CLASS_LABEL = "kueue.x-k8s.io/priority-class"
 
 
 class _BudgetSpec(Record):
@@ -55,12 +59,25 @@ def caveats_of_budgets(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Iterat
 def with_priorities(
     sources: Mapping[Kind, Sequence[Source]],
 ) -> Mapping[Kind, Sequence[Source]]:
-    """Return sources whose pods without a priority have that of their class, or the default's."""
+    """Return sources whose pods, groups and workloads have the priority of the class they name.
+
+    What says its priority keeps it; pods and workloads without a class have the default's.
+    """
     classes = {name_of(one): one.raw for one in sources.get(PRIORITY_CLASS, ())}
-    default = next((raw for raw in classes.values() if raw.get("globalDefault") is True), None)
-    if not classes:
+    own = {name_of(one): one.raw for one in sources.get(QUEUE_CLASS, ())}
+    if not classes and not own:
         return sources
-    return {**sources, POD: [_prioritized(one, classes, default) for one in sources.get(POD, ())]}
+    default = next((raw for raw in classes.values() if raw.get("globalDefault") is True), None)
+    found = dict(sources)
+    for kind in (POD, WORKLOAD, *GROUP_KINDS):
+        usual = None if kind in GROUP_KINDS else default
+        found[kind] = [
+            _prioritized(one, own if _is_own(one.raw.get("spec")) else classes, usual)
+            for one in sources.get(kind, ())
+        ]
+    if own:
+        found[POD] = [_queued(one, own) for one in found[POD]]
+    return found
 
 
 def _prioritized(
@@ -69,10 +86,35 @@ def _prioritized(
     spec = source.raw.get("spec")
     if not isinstance(spec, dict) or spec.get("priority") is not None:
         return source
-    name = spec.get("priorityClassName")
+    name = spec.get("priorityClassName") or _reference(spec).get("name")
     found = classes.get(name) if isinstance(name, str) and name else default
     if found is None:
         return source
     policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy")
     given = {**spec, "priority": found.get("value"), "preemptionPolicy": policy}
     return source._replace(raw={**source.raw, "spec": given})
+
+
+def _queued(source: Source, own: Mapping[str, Mapping[str, Any]]) -> Source:
+    """Return a pod with the priority of the class of Kueue that its label names."""
+    meta, spec = source.raw.get("metadata"), source.raw.get("spec")
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    name = labels.get(_CLASS_LABEL) if isinstance(labels, dict) else None
+    if not isinstance(name, str) or name not in own or not isinstance(spec, dict):
+        return source
+    given = {**spec, "priority": own[name].get("value")}
+    return source._replace(raw={**source.raw, "spec": given})
+
+
+def _is_own(spec: Any) -> bool:
+    """Whether the class of a workload is one of Kueue's."""
+    source = spec.get("priorityClassSource") if isinstance(spec, dict) else None
+    return (
+        source == "kueue.x-k8s.io/workloadpriorityclass"
+        or _reference(spec).get("kind") == QUEUE_CLASS.name
+    )
+
+
+def _reference(spec: Any) -> Mapping[str, Any]:
+    found = spec.get("priorityClassRef") if isinstance(spec, dict) else None
+    return found if isinstance(found, dict) else {}

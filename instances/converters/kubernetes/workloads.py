@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.caveats import Caveats, queues_of_kueue
+from placewright.instances.converters.kubernetes.caveats import Caveats
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.groups import SLICE_OF
 from placewright.instances.converters.kubernetes.jobs import (
@@ -15,7 +15,6 @@ from placewright.instances.converters.kubernetes.jobs import (
     Ask,
     Head,
     LeftOutError,
-    Maker,
 )
 from placewright.instances.converters.kubernetes.kueue import (
     KIND,
@@ -25,19 +24,25 @@ from placewright.instances.converters.kubernetes.kueue import (
     tolerations,
 )
 from placewright.instances.converters.kubernetes.kueue_admission import (
-    told,
     why_evicted,
     why_not_admitted,
 )
-from placewright.instances.converters.kubernetes.kueue_records import WORKLOAD, PodSet, Workload
+from placewright.instances.converters.kubernetes.kueue_records import PodSet, Workload
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.pods import requests, slices
-from placewright.instances.converters.kubernetes.records import Pod
-from placewright.instances.converters.kubernetes.source_ids import also, of_workload
+from placewright.instances.converters.kubernetes.records import Meta, Pod, PodStatus
+from placewright.instances.converters.kubernetes.source_ids import of_workload
 from placewright.instances.converters.support.host_sets import Condition
 from placewright.instances.documents.base import MAX_COUNT
 
 POD_SET = "kueue.x-k8s.io/podset"
+_OF_OWNERS = {
+    "Job": ("job-name", "batch.kubernetes.io/job-name"),
+    "JobSet": ("jobset.sigs.k8s.io/jobset-name",),
+    "LeaderWorkerSet": ("leaderworkerset.sigs.k8s.io/name",),
+    "RayCluster": ("ray.io/cluster",),
+}
+"""Labels by which a controller names itself in its pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +142,39 @@ class Workloads:
         self, workload: Workload, sets: list[tuple[PodSet, list[Ask]]]
     ) -> list[tuple[Ask, str]]:
         """Return the nodes that topology-aware scheduling assigned; none if it did not."""
+        found = self._nodes_of(workload)
+        asks = (ask for _, (ask, *_) in sets)
+        return [(ask, host) for ask, hosts in zip(asks, found, strict=False) for host in hosts]
+
+    def _nodes_of(self, workload: Workload) -> list[list[str]]:
+        """Return the nodes that the pods of each pod set are assigned to, none if not of all."""
         admission = workload.status.admission
         given = {} if admission is None else {a.name: a for a in admission.podSetAssignments}
-        placed: list[tuple[Ask, str]] = []
-        for pod_set, (ask, *_) in sets:
+        found: list[list[str]] = []
+        for pod_set in workload.spec.podSets if given else ():
             one = given.get(pod_set.name)
+            if not pod_set.count:
+                continue
             if one is None or one.topologyAssignment is None:
                 return []
             hosts = assigned(one.topologyAssignment)
             if hosts is None or len(hosts) != (pod_set.count if one.count is None else one.count):
                 return []
-            placed += [(ask, host) for host in hosts]
-        return placed
+            found.append(hosts)
+        return found
+
+    def stand_ins(self, workload: Workload, members: Sequence[Pod]) -> list[Pod]:
+        """Return what stands for the pods of a workload: one of each pod set, as it will be made.
+
+        Where nodes are assigned to them there are as many as nodes.
+        """
+        sets = [one for one in workload.spec.podSets if one.count]
+        made = [_stand_in(workload, one, members, alone=len(sets) == 1) for one in sets]
+        nodes = self._nodes_of(workload)
+        if not nodes:
+            return made
+        pairs = zip(made, nodes, strict=True)
+        return [_at(pod, i, host) for pod, hosts in pairs for i, host in enumerate(hosts)]
 
     def _ask(self, workload: Workload, pod_set: PodSet, flavors: Flavors, book: Bookkeeping) -> Ask:
         spec, known = pod_set.template.spec, self.queues.known(flavors)
@@ -191,49 +217,7 @@ class Workloads:
         return level
 
 
-def add_workload(
-    workload: Workload,
-    workloads: Workloads,
-    maker: Maker,
-    book: Bookkeeping,
-    members: Sequence[Pod],
-    *,
-    movable: bool,
-) -> None:
-    """Add the job of a workload: running where it was assigned, or pending.
-
-    `members` are its pods, as far as there are any yet.
-
-    Raises
-    ------
-    LeftOutError
-        It is finished, asks for no GPU, or does not fit where it was assigned.
-    """
-    if workload.has("Finished"):
-        raise LeftOutError("has finished")
-    sets = workloads.asks(workload, book)
-    head = replace(workloads.head(workload), required=_joint(sets))
-    caveats = workloads.caveats.of_job(
-        members,
-        (WORKLOAD, workload),
-        queues_of_kueue(workloads.queues, workload),
-        told(workloads.queues, workload),
-    )
-    head = replace(head, ids={**head.ids, **caveats, **also(members, head.ids)})
-    placed = workloads.places(workload, sets)
-    if placed:
-        since = [c.lastTransitionTime for c in workload.status.conditions if c.type == "Admitted"]
-        maker.run(head, placed, (), since=next(iter(since), None), movable=movable)
-    else:
-        asks = [ask for pod_set, (ask, *_) in sets for _ in range(pod_set.count)]
-        pods = _of_sets([pod_set for pod_set, _ in sets], members)
-        maker.wait(head, asks, pods, _others(workload, [asks for _, asks in sets], book))
-        if workload.status.admission is not None and not head.held:
-            book.cannot_say("that a workload is admitted whose pods have no nodes", workload.name)
-    book.take(KIND)
-
-
-def _of_sets(sets: Sequence[PodSet], members: Sequence[Pod]) -> list[Pod]:
+def of_sets(sets: Sequence[PodSet], members: Sequence[Pod]) -> list[Pod]:
     """Return the pods of each pod set, one set after the other; none if that is not known."""
     found: list[Pod] = []
     for one in sets:
@@ -245,19 +229,44 @@ def _of_sets(sets: Sequence[PodSet], members: Sequence[Pod]) -> list[Pod]:
     return found
 
 
-def _others(
-    workload: Workload, choices: Sequence[Sequence[Ask]], book: Bookkeeping
-) -> list[dict[Ask, Ask]]:
-    """Return what pods may ask for instead of the first choice of each pod set, all together."""
-    first = [asks[0] for asks in choices]
-    found = list(islice(product(*choices), 1, MAX_OPTIONS + 1))
-    if len(found) == MAX_OPTIONS:
+def choices(
+    workload: Workload, asks: Sequence[Sequence[Ask]], book: Bookkeeping
+) -> list[tuple[Ask, ...]]:
+    """Return what pods of each pod set may ask for, all together: the first choice first."""
+    found = list(islice(product(*asks), MAX_OPTIONS + 1))
+    if len(found) > MAX_OPTIONS:
         book.cannot_say("all choices of flavors of its pod sets", workload.name)
         found.pop()
-    return [dict(zip(first, other, strict=True)) for other in found]
+    return found
 
 
-def _joint(sets: Sequence[tuple[PodSet, list[Ask]]]) -> str | None:
+def _stand_in(workload: Workload, one: PodSet, members: Sequence[Pod], *, alone: bool) -> Pod:
+    """Return a pod of a pod set that waits: one of its pods, or what will be made of its template.
+
+    Controllers give their pods labels of their own.
+    """
+    own = [pod for pod in members if alone or pod.metadata.labels.get(POD_SET) == one.name]
+    meta, owners = workload.metadata, workload.metadata.ownerReferences
+    labels = dict(own[0].metadata.labels if own else one.template.metadata.labels)
+    for owner in owners:
+        for label in _OF_OWNERS.get(owner.kind, ()):
+            labels.setdefault(label, owner.name)
+    name = f"{meta.name}/{one.name or ''}"
+    made = Meta.model_construct(
+        name=name, namespace=meta.namespace, labels=labels, ownerReferences=owners
+    )
+    spec = (own[0].spec if own else one.template.spec).model_copy(update={"nodeName": None})
+    return Pod.model_construct(metadata=made, spec=spec, status=PodStatus(), apiVersion="v1")
+
+
+def _at(pod: Pod, number: int, host: str) -> Pod:
+    """Return a pod, one of several, that is bound to a node."""
+    meta = pod.metadata.model_copy(update={"name": f"{pod.metadata.name}/{number}"})
+    spec = pod.spec.model_copy(update={"nodeName": host})
+    return pod.model_copy(update={"metadata": meta, "spec": spec})
+
+
+def joint(sets: Sequence[tuple[PodSet, list[Ask]]]) -> str | None:
     """Return the level that all pod sets share a domain of, if they are one group of pod sets."""
     near = [pod_set.topologyRequest for pod_set, _ in sets]
     names = {None if one is None else one.podSetGroupName for one in near}

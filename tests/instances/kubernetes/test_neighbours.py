@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from placewright.instances.converters.kubernetes import neighbours
 from placewright.instances.documents.caveats import caveats_of
 from tests.instances.kubernetes.dumps import allowed_hosts, convert, left_out, node, pod
+from tests.instances.kubernetes.test_kueue import HOST, admitted, workload
 
-ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
 NODES = [node(name, labels={ZONE: zone}) for name, zone in (("a0", "a"), ("a1", "a"), ("b0", "b"))]
 
 
@@ -209,3 +211,109 @@ def test_a_spread_gang_beside_pods_that_run_is_told(tmp_path):
     assert told(made, "ns/g") == ["topology-spread"]
     (job,) = (job for job in made.round.jobs if job.name == "ns/g")
     assert job.options[0].groups[0].apart is None
+
+
+def queued(name: str = "w", app: str = "x", status: Any = None, count: int = 1, **spec: Any) -> Any:
+    """A workload whose pods are not there yet."""
+    one = workload(count, 1, status=status)
+    one["metadata"]["name"] = name
+    template = one["spec"]["podSets"][0]["template"]
+    template |= {"metadata": {"labels": {"app": app}}}
+    template["spec"] |= spec
+    return one
+
+
+@pytest.mark.parametrize(
+    ("spec", "hosts"),
+    [
+        (anti(term("r")), {"b0"}),
+        (anti(term("r", HOST)), {"a1", "b0"}),
+        (near(term("r")), {"a0", "a1"}),
+        (spread("r", maxSkew=1), None),
+        (spread("r", ZONE, nodeAffinityPolicy="Ignore"), None),
+    ],
+)
+def test_a_workload_without_pods_is_kept_where_its_pods_would_be(tmp_path, spec, hosts):
+    made = convert(tmp_path, *NODES, of("r", app="r", host="a0"), queued(**spec))
+    assert allowed_hosts(made, "ns/w") == hosts
+    assert told(made, "ns/w") == []
+
+
+def test_a_bound_pod_keeps_a_workload_without_pods_out(tmp_path):
+    pods = [of("r", host="a0", **anti(term("w"))), queued(app="w"), queued("v", app="v")]
+    made = convert(tmp_path, *NODES, *pods)
+    assert allowed_hosts(made, "ns/w") == {"b0"}
+    assert allowed_hosts(made, "ns/v") is None
+
+
+def test_a_workload_that_is_assigned_keeps_others_out_before_its_pods_are_bound(tmp_path):
+    runs = queued("r", app="r", status=admitted("a0"), **anti(term("w")))
+    made = convert(tmp_path, *NODES, runs, queued(app="w"), of("p", app="w"))
+    assert allowed_hosts(made, "ns/w") == allowed_hosts(made, "ns/p") == {"b0"}
+
+
+def test_pods_of_a_workload_are_apart_and_so_are_workloads(tmp_path):
+    made = convert(tmp_path, *NODES, queued(count=2, **anti(term("x", HOST))))
+    (job,) = made.round.jobs
+    assert job.options[0].groups[0].apart.most == 1
+    both = [queued(name, **anti(term("x", HOST))) for name in ("v", "w")]
+    first, second = convert(tmp_path, *NODES, *both).round.jobs
+    assert first.anti_affinity == second.anti_affinity is not None
+    assert told(made, "ns/w") == []
+
+
+def test_a_pod_that_keeps_out_of_a_workload_without_pods_is_told(tmp_path):
+    made = convert(tmp_path, *NODES, queued(app="v"), of("p", **anti(term("v", HOST))))
+    assert told(made, "ns/p") == ["pod-anti-affinity"]
+
+
+def test_pods_that_are_there_speak_for_their_workload(tmp_path):
+    meta = {"labels": {"app": "w"}, "annotations": {"kueue.x-k8s.io/workload": "w"}}
+    mine = pod("w-0", meta=meta, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+    guard = of("r", host="a0", **anti(term("w")))
+    made = convert(tmp_path, *NODES, queued(app="other"), mine, guard)
+    assert allowed_hosts(made, "ns/w") == {"b0"}
+
+
+def test_a_job_is_known_by_the_label_that_its_controller_sets(tmp_path):
+    one = queued(app="w")
+    one["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "train", "uid": "1"}]
+    other = {"labelSelector": {"matchLabels": {"job-name": "train"}}, "topologyKey": ZONE}
+    made = convert(tmp_path, *NODES, one, of("r", host="a0", **anti(other)))
+    assert allowed_hosts(made, "ns/w") == {"b0"}
+
+
+def test_what_may_move_goes_nowhere_that_others_keep_it_out_of(tmp_path):
+    pods = [of("r", host="a0", **anti(term("m"))), of("m", app="m", host="b0")]
+    made = convert(tmp_path, *NODES, *pods, movable=True)
+    assert allowed_hosts(made, "ns/m") == {"b0"}
+
+
+def test_pods_near_which_a_pod_goes_are_those_that_all_of_its_terms_mean(tmp_path):
+    both = {"labelSelector": {"matchLabels": {"app": "x", "tier": "y"}}, "topologyKey": ZONE}
+    pods = [of("r", host="a0"), of("w", app="w", **near(term("x"), both))]
+    made = convert(tmp_path, *NODES, *pods)
+    assert left_out(made) == {"may go to no node of the round": ["ns/w"]}
+    r = pod("r", host="b0", meta={"labels": {"app": "x", "tier": "y"}})
+    made = convert(tmp_path, *NODES, of("q", host="a0"), r, pods[1])
+    assert allowed_hosts(made, "ns/w") == {"b0"}
+
+
+def test_reading_rules_grows_with_their_number(tmp_path, monkeypatch):
+    calls = []
+    really = neighbours.selects
+    monkeypatch.setattr(
+        neighbours, "selects", lambda *asked: calls.append(1) or really(*asked), raising=True
+    )
+
+    def work(number: int) -> int:
+        calls.clear()
+        pods = [
+            of(f"{app}-{i}", app=f"{app}", host=host, **anti(term(app, HOST)), **spread(app))
+            for app in map(str, range(number))
+            for i, host in enumerate(("a0", "b0", None, None))
+        ]
+        convert(tmp_path, *NODES, *pods)
+        return len(calls)
+
+    assert work(40) < 2.5 * work(20)

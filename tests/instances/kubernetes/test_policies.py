@@ -6,6 +6,7 @@ import pytest
 
 from placewright.instances.documents.caveats import caveats_of
 from tests.instances.kubernetes.dumps import convert, left_out, node, pod
+from tests.instances.kubernetes.test_kueue import workload
 
 
 def priority_class(name: str, value: int, **fields: object) -> dict[str, object]:
@@ -44,6 +45,72 @@ def test_a_class_gives_the_priority_that_a_pod_does_not_say(tmp_path):
     assert priorities == {"ns/named": 1000, "ns/says": 7, "ns/none": 5, "ns/unknown": 0}
     assert [job.name for job in made.round.jobs if job.preempts == ()] == ["ns/named"]
     assert "other objects" not in {kind for kind, _ in made.book.left_out}
+
+
+def queue_class(value: int) -> dict[str, object]:
+    head = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass"}
+    return head | {"metadata": {"name": "high"}, "value": value}
+
+
+@pytest.mark.parametrize(
+    ("fields", "priority"),
+    [
+        ({"priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass"}, 1000),
+        ({"priorityClassSource": "scheduling.k8s.io/priorityclass"}, 30),
+        ({"priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass", "priority": 8}, 8),
+        ({"priorityClassSource": "", "priorityClassName": ""}, 5),
+        ({"priorityClassName": None, "priorityClassRef": {"kind": "WorkloadPriorityClass"}}, 1000),
+        ({"priorityClassName": None, "priorityClassRef": {"kind": "PriorityClass"}}, 30),
+    ],
+)
+def test_a_class_gives_the_priority_that_a_workload_does_not_say(tmp_path, fields, priority):
+    if "priorityClassRef" in fields:
+        fields["priorityClassRef"]["name"] = "high"
+    classes = [
+        queue_class(1000),
+        priority_class("high", 30, preemptionPolicy="PreemptLowerPriority"),
+        priority_class("usual", 5, globalDefault=True),
+    ]
+    one = workload(1, **{"priorityClassName": "high", **fields})
+    (job,) = convert(tmp_path, node("a"), one, *classes).round.jobs
+    assert job.priority == priority
+    assert caveats_of(job.annotations) == ()
+
+
+def test_a_label_names_the_class_of_kueue_that_a_pod_has(tmp_path):
+    labels = {"kueue.x-k8s.io/priority-class": "high"}
+    pods = [pod("queued", meta={"labels": labels}, priority=3), pod("other", priority=3)]
+    made = convert(tmp_path, node("a"), *pods, queue_class(1000))
+    assert {job.name: job.priority for job in made.round.jobs} == {
+        "ns/queued": 1000,
+        "ns/other": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "priority"),
+    [
+        ("scheduling.volcano.sh/v1beta1", {"priorityClassName": "high"}, 30),
+        ("scheduling.run.ai/v2alpha2", {"priorityClassName": "high"}, 30),
+        ("scheduling.run.ai/v2alpha2", {"priorityClassName": "inference"}, 125),
+        ("scheduling.k8s.io/v1alpha3", {"priority": 9, "priorityClassName": "high"}, 9),
+        ("scheduling.volcano.sh/v1beta1", {}, 3),
+    ],
+)
+def test_the_class_of_a_pod_group_goes_before_that_of_its_pods(tmp_path, version, fields, priority):
+    least = {} if "v1alpha3" in version else {"minMember": 1}
+    group = {"apiVersion": version, "kind": "PodGroup", "spec": {**least, **fields}}
+    group["metadata"] = {"name": "g", "namespace": "ns"}
+    notes = {"scheduling.k8s.io/group-name": "g"}
+    if "run.ai" in version:
+        notes = {"pod-group-name": "g"}
+    mine = pod("p", meta={"annotations": notes}, priority=3)
+    if "k8s.io" in version:
+        mine["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    made = convert(tmp_path, node("a"), mine, group, priority_class("high", 30))
+    (job,) = made.round.jobs
+    assert job.priority == priority
+    assert caveats_of(job.annotations) == ()
 
 
 @pytest.mark.parametrize(

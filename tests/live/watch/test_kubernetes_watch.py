@@ -17,6 +17,7 @@ from placewright.live.watch.reading import SourceError
 from tests.instances.kubernetes.dumps import node, pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+NAMESPACES = "/api/v1/namespaces"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
 
 
@@ -139,6 +140,16 @@ def test_kinds_of_groups_that_the_server_has_are_read(fake, source):
     meta = {"name": "w", "namespace": "ns", "uid": "u-w"}
     fake.put(WORKLOADS, {"metadata": meta, "spec": {"podSets": sets}, "status": {}})
     assert jobs(source.read().round) == ["ns/a", "ns/w"]
+
+
+def test_labels_of_namespaces_are_known(fake, source):
+    near = {"labelSelector": {}, "namespaceSelector": {"matchLabels": {"team": "red"}}}
+    near["topologyKey"] = "kubernetes.io/hostname"
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    fake.put(PODS, pod("c", 1, meta={"namespace": "other"}, affinity=rule))
+    eventually(source, lambda found: any(job.annotations.get("caveats") for job in found.jobs))
+    fake.put(NAMESPACES, {"metadata": {"name": "other", "labels": {"team": "blue"}}})
+    eventually(source, lambda found: not any("caveats" in job.annotations for job in found.jobs))
 
 
 def test_events_say_why_jobs_wait_once_per_reason(fake, source):
