@@ -17,7 +17,6 @@ from placewright.instances.converters.kubernetes.jobs import (
     LeftOutError,
 )
 from placewright.instances.converters.kubernetes.kueue import (
-    KIND,
     Flavors,
     Queues,
     assigned,
