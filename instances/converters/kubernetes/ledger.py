@@ -263,7 +263,8 @@ POD_GROUPS = {
     KAI: Ledger(
         "pod groups",
         f"""{_GROUP_READ} spec.priorityClassName spec.preemptibility
-        spec.topologyConstraint.preferredTopologyLevel spec.topologyConstraint.requiredTopologyLevel""",
+        spec.topologyConstraint.preferredTopologyLevel
+        spec.topologyConstraint.requiredTopologyLevel""",
         f"""{META_NO_EFFECT} {CONDITIONS} spec.markUnschedulable
         spec.schedulingBackoff spec.stalenessGracePeriod spec.topologyConstraint.topology
         status.resourcesStatus status.schedulingConditions""",
