@@ -194,5 +194,8 @@ class _Way:
 
 
 def _gpus(job: Job) -> int:
-    """Return the milli-GPU that a job holds."""
-    return 0 if job.running is None else job.options[job.running.option].milli_gpu
+    """Return the milli-GPU that a job holds; or of which it holds the quota alone."""
+    if job.running is None:
+        return 0
+    option = job.options[job.running.option]
+    return option.milli_gpu or sum(n for name, n in option.uses.items() if name.startswith("gpu@"))

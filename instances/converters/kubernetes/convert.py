@@ -178,8 +178,12 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         book.cannot_say("cores or memory of which pods hold more than the node has", name)
     for name in crowded(dump.nodes, jobs.background, maker.asked):
         maker.add_beside(name, jobs.background.pop(name))
-    reserved = reserved_quota(dump.queues, _workloads_of(maker.jobs))
-    caps = KueueQuotas(dump.queues, reserved, {job.tenant or "" for job in maker.jobs})
+    reserved = reserved_quota(dump.queues, _used_by_workloads(maker.jobs))
+    maker.jobs = [_granted(dump, job) for job in maker.jobs]
+    for name in reserved.keys() & dump.queues.cluster.keys():
+        uses = {key.name: key.small(held) for key, held in reserved[name].items()}
+        maker.add_reserved(name, uses, min(dump.nodes))
+    caps = KueueQuotas(dump.queues, reserved, frozenset(job.tenant or "" for job in maker.jobs))
     above = GroupQueueCaps(dump.group_queues)
     with_caps = tuple(caps.with_caps(job) for job in above.with_caps(maker.jobs))
     for job in with_caps:
@@ -293,14 +297,32 @@ def _waits(members: Sequence[Pod]) -> bool:
     return all(pod.spec.nodeName is None for pod in members)
 
 
-def _workloads_of(jobs: Iterable[Job]) -> set[str]:
-    """Return the workloads whose jobs run, or may start with what they were admitted to."""
+def _workload_of(job: Job) -> tuple[str, str]:
+    """Return the key of the workload of a job; of none if it has no workload."""
+    ids = job.annotations
+    of_kueue = ids.get(KUBERNETES_KIND) == "Workload"
+    return (
+        (ids.get(KUBERNETES_NAMESPACE, ""), ids.get(KUBERNETES_NAME, "")) if of_kueue else ("", "")
+    )
+
+
+def _used_by_workloads(jobs: Iterable[Job]) -> dict[str, Mapping[str, int]]:
+    """Return what running jobs of workloads use of flavors, by the name of the workload."""
     return {
-        f"{ids.get(KUBERNETES_NAMESPACE)}/{ids.get(KUBERNETES_NAME)}"
+        "/".join(_workload_of(job)): job.options[job.running.option].uses
         for job in jobs
-        for ids in [job.annotations]
-        if ids.get(KUBERNETES_KIND) == "Workload" and not job.held
+        if job.running is not None
     }
+
+
+def _granted(dump: Dump, job: Job) -> Job:
+    """Return a job that waits for nodes with the quota that it has; that of nobody is counted."""
+    workload = dump.workloads.get(_workload_of(job))
+    if job.running is not None or workload is None or workload.status.admission is None:
+        return job
+    options = [option.model_copy(update={"uses": {}}) for option in job.options]
+    update = {"tenant": None, "preempts": (), "options": tuple(options)}
+    return job if job.held else job.model_copy(update=update)
 
 
 def _tenants(dump: Dump, caps: KueueQuotas, jobs: Sequence[Job]) -> tuple[Tenant, ...]:

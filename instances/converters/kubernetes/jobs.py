@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from placewright.instances.converters.kubernetes.accelerators import accelerators_in
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
@@ -31,6 +32,7 @@ MAX_PART = 200
 MAX_OPTION = 10**15
 """Of a resource, all that an option may ask for in its small unit."""
 
+NO_USES: Mapping[str, int] = MappingProxyType({})
 TOO_MUCH = "asks for more than a round can say"
 
 
@@ -260,10 +262,23 @@ class Maker:
         self._add_pinned(f"pods-beside:{host}", group, host, [])
         self.held[host].add(held)
 
-    def _add_pinned(self, name: str, group: TaskGroup, host: str, gpus: Sequence[int]) -> None:
+    def add_reserved(self, queue: str, uses: Mapping[str, int], host: str) -> None:
+        """Add what holds quota of a queue for workloads that are no running jobs: nothing else."""
+        self._add_pinned(f"quota-held:{queue}", TaskGroup(gpu=0), host, [], tenant=queue, uses=uses)
+
+    def _add_pinned(
+        self,
+        name: str,
+        group: TaskGroup,
+        host: str,
+        gpus: Sequence[int],
+        tenant: str | None = None,
+        uses: Mapping[str, int] = NO_USES,
+    ) -> None:
         task = Task(group=0, index=0, host=host, gpus=tuple(gpus))
         running = Running(tasks=(task,), pinned=True)
-        self._add(Head(name), [Option(groups=(group,))], running, {})
+        option = Option(groups=(group,)).model_copy(update={"uses": dict(uses)})
+        self._add(Head(name, tenant), [option], running, {})
 
     def _add(
         self,

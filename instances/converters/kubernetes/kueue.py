@@ -121,6 +121,12 @@ class Queues:
         return {one.name for flavor in flavors for one in flavor.resources}
 
     @cached_property
+    def shares_fairly(self) -> bool:
+        """Whether fair sharing is on, as far as it shows."""
+        every = (*self.cluster.values(), *self.cohorts.values())
+        return any(q.status.fairSharing is not None or q.spec.fairSharing for q in every)
+
+    @cached_property
     def uncounted(self) -> set[str]:
         """What some workload has been admitted with, while it asks for it, without a flavor."""
         found: set[str] = set()

@@ -21,6 +21,9 @@ _ENDS = ("Retry", "Rejected")
 """States of admission checks that end an admission."""
 
 _OWN_LABEL = "kubernetes.io/metadata.name"
+_FAIR_SHARING = Caveat(
+    rule="fair-sharing", text="preemption by fair sharing is not read", hard=False
+)
 _SPACE = Caveat(
     rule="namespace-selector", text="whether its queue admits its namespace is not read"
 )
@@ -45,6 +48,8 @@ def told(queues: Queues, workload: Workload) -> Iterator[Caveat]:
     queue = queues.cluster.get(queues.queue_of(workload) or "")
     if queue is None or workload.status.admission is not None:
         return
+    if queue.cohort is not None and queues.shares_fairly:
+        yield _FAIR_SHARING
     if _selects(queues, queue, workload) is None:
         yield _SPACE
     known = {OWN_CHECK, *(one.name for one in workload.status.admissionChecks)}

@@ -13,9 +13,10 @@ quota and what they keep.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import NamedTuple, TypeAlias
@@ -76,14 +77,15 @@ def quotas_of(queue: ClusterQueue) -> Iterator[tuple[Key, Quota]]:
                 yield Key(flavor.name, resource_of(one.name)), one
 
 
-@dataclass(slots=True)
+@dataclass
 class KueueQuotas:
     """What queues may hold, as caps.
 
     Attributes
     ----------
     reserved : mapping of str to mapping of Key to Decimal
-        By queue, what workloads hold of its quotas that are no running jobs of the round.
+        By queue, what workloads hold of its quotas that are no running jobs of the round. That is
+        used of flavors by a job of its own, so caps of the cohort count flavors.
     active : set of str
         Queues with jobs in the round.
     most : dict of str to dict of Key to int
@@ -94,7 +96,7 @@ class KueueQuotas:
 
     queues: Queues
     reserved: Mapping[str, Amounts]
-    active: Collection[str]
+    active: frozenset[str]
     most: dict[str, dict[Key, int]] = field(default_factory=dict)
     unsaid: set[str] = field(default_factory=set)
     _limits: dict[tuple[str, Members], dict[Key, int]] = field(default_factory=dict)
@@ -123,10 +125,21 @@ class KueueQuotas:
             self._limit_below(root, frozenset())
         self._write()
 
+    @cached_property
+    def _reserved(self) -> set[tuple[str, str]]:
+        """The roots of queues of which quota is reserved, each with the resource."""
+        cluster = self.queues.cluster
+        return {
+            (self._root(queue, cluster[queue]), key.resource)
+            for queue, amounts in self.reserved.items()
+            for key in amounts
+            if queue in cluster
+        }
+
     def plain(self, queue: str, key: Key) -> bool:
         """Whether all that a queue may borrow of a resource is of one flavor, and hosts have it."""
-        root = self._root(queue, self.queues.cluster[queue])
-        return key.resource in _UNITS and len(self._flavors[root, key.resource]) == 1
+        at = self._root(queue, self.queues.cluster[queue]), key.resource
+        return key.resource in _UNITS and len(self._flavors[at]) == 1 and at not in self._reserved
 
     def quota(self, queue: str) -> dict[str, int]:
         """Return the quota of a tenant: GPUs of all flavors, and what is of one flavor."""
@@ -219,14 +232,13 @@ class KueueQuotas:
         ]
 
     def _acts(self, row: _Row) -> bool:
-        return any(q in self.active or q in self.reserved for q in row.queues)
+        return not self.active.isdisjoint(row.queues) or not row.queues.isdisjoint(self.reserved)
 
     def _limit(self, node: str, key: Key, most: Decimal, rows: Iterable[_Row]) -> None:
         for row in rows:
             if not row.queues:
                 continue
-            held = sum((self.reserved.get(q, {}).get(key, NOTHING) for q in row.queues), NOTHING)
-            limit = key.small(most + row.kept - held)
+            limit = key.small(most + row.kept)
             for queue in row.queues:
                 mine = self.most.setdefault(queue, {})
                 mine[key] = min(limit, mine.get(key, limit))
@@ -269,23 +281,32 @@ def _by_size(item: tuple[tuple[str, Members], object]) -> tuple[str, int, list[s
     return node, -len(queues), sorted(queues)
 
 
-def reserved_quota(queues: Queues, running: Collection[str]) -> dict[str, dict[Key, Decimal]]:
-    """Return what workloads hold of quotas that are no running jobs, by queue.
+def reserved_quota(
+    queues: Queues, running: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[Key, Decimal]]:
+    """Return what workloads hold of quotas that no running job uses, by queue.
 
     Parameters
     ----------
     running
-        Names of the workloads that run in the round, or may start there with what they hold.
+        By the name of a workload, what its running job uses of flavors.
     """
     found: dict[str, dict[Key, Decimal]] = {}
     for workload in queues.workloads.values():
         admission = workload.status.admission
-        if admission is None or workload.has("Finished") or workload.name in running:
+        if admission is None or workload.has("Finished"):
             continue
-        mine = found.setdefault(admission.clusterQueue or "", {})
+        used, whole = running.get(workload.name, {}), defaultdict[Key, Decimal](Decimal)
         for one in admission.podSetAssignments:
             for resource, flavor in one.flavors.items():
                 key = Key(flavor, resource_of(resource))
-                used = one.resourceUsage.get(resource, NOTHING)
-                mine[key] = mine.get(key, NOTHING) + used
-    return found
+                whole[key] += one.resourceUsage.get(resource, NOTHING)
+        mine = found.setdefault(admission.clusterQueue or "", {})
+        for key, held in whole.items():
+            left = held - used.get(key.name, 0) / _UNITS.get(key.resource, Decimal(1))
+            mine[key] = mine.get(key, NOTHING) + max(NOTHING, left)
+    return {
+        queue: some
+        for queue, amounts in found.items()
+        if (some := {key: held for key, held in amounts.items() if held})
+    }

@@ -235,6 +235,7 @@ class _Selector(Record):
 
 class _QueueStatus(Record):
     conditions: Conditions = ()
+    fairSharing: dict[str, object] | None = None  # noqa: N815
 
 
 class _CheckRule(Record):

@@ -39,7 +39,9 @@ _QUEUE_ORDER = Rule("queue-order", "the order of its queue is not read", hard=Fa
 _QUEUE_NODES = Rule("queue-nodes", "to which nodes its queue is bound is not read")
 _CHECKS = Rule("admission-checks", "what an admission check changes of its pods is not read")
 _PREEMPTION = Rule("queue-preemption", "whom its queue may preempt is not read")
-_FAIR_SHARING = Rule("fair-sharing", "preemption by fair sharing is not read", hard=False)
+_FUNGIBILITY = Rule(
+    "flavor-fungibility", "which flavor Kueue tries before others is not read", hard=False
+)
 _NEWER_EQUAL = Rule(
     "queue-preemption",
     "that its queue may preempt newer jobs of one priority is not read",
@@ -210,22 +212,27 @@ CLUSTER_QUEUE = Ledger(
     "cluster queues",
     f"""{META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy status.conditions
     spec.namespaceSelector.matchLabels spec.namespaceSelector.matchExpressions
-    spec.admissionChecks spec.admissionChecksStrategy.admissionChecks.name
+    spec.admissionChecks spec.admissionChecksStrategy.admissionChecks.name status.fairSharing
     spec.admissionChecksStrategy.admissionChecks.onFlavors
     spec.preemption.borrowWithinCohort spec.preemption.reclaimWithinCohort""",
-    f"""{META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS} spec.flavorFungibility
+    f"""{META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS}
     spec.concurrentAdmissionPolicy""",
     {
         "spec.admissionScope": _QUEUE_ORDER,
-        "status.fairSharing": _FAIR_SHARING,
+        "spec.flavorFungibility.preference": _FUNGIBILITY,
+        "spec.flavorFungibility.whenCanBorrow": {"TryNextFlavor": _FUNGIBILITY},
+        "spec.flavorFungibility.whenCanPreempt": {
+            "Preempt": _FUNGIBILITY,
+            "MayStopSearch": _FUNGIBILITY,
+        },
         "spec.preemption.withinClusterQueue": {"LowerOrNewerEqualPriority": _NEWER_EQUAL},
         "spec.queueingStrategy": {"StrictFIFO": _QUEUE_ORDER},
     },
 )
 COHORT = Ledger(
     "cohorts",
-    f"{META_READ} {_QUOTA_READ} spec.parentName spec.parent",
-    f"{META_NO_EFFECT} {CONDITIONS} status.fairSharing",
+    f"{META_READ} {_QUOTA_READ} spec.parentName spec.parent status.fairSharing",
+    f"{META_NO_EFFECT} {CONDITIONS}",
 )
 LOCAL_QUEUE = Ledger(
     "local queues",

@@ -135,8 +135,40 @@ def test_quota_that_is_reserved_is_nobody_elses(tmp_path):
     }
     items = [queue("q", {"f": {GPU: 6, "cpu": 8}}), local("q"), waiting, cpus]
     made = convert(tmp_path, *NODES, *items, waits("w", "q"))
-    assert made.round.tenants[0].quota == {"gpu": 2000, "cpu": 5000}
+    assert caps_of(made) == {"queue/q": {"gpu@f": 6000, "cpu@f": 8000}}
+    (one,) = [job for job in made.round.jobs if job.name == "quota-held:q"]
+    assert one.options[0].uses == {"gpu@f": 4000, "cpu@f": 3000}
     assert started(made) == set()
+
+
+@pytest.mark.parametrize("priority", [0, 1000])
+def test_an_admitted_workload_keeps_its_quota_until_its_pods_have_nodes(tmp_path, priority):
+    admitted = waits("admitted", "q", 8)
+    admitted["status"] = copy.deepcopy(RESERVED)
+    given = admitted["status"]["admission"]["podSetAssignments"][0]
+    given["resourceUsage"] = {GPU: "8"}
+    admitted["status"]["conditions"].append({"type": "Admitted", "status": "True"})
+    other = waits("other", "q", 8)
+    other["spec"]["priority"] = priority
+    items = [queue("q", {"f": {GPU: 8}}), local("q"), admitted, other]
+    made = convert(tmp_path, *NODES, *items)
+    assert started(made) == {"ns/admitted"}
+
+
+def test_of_an_admitted_workload_what_its_pods_run_counts_once(tmp_path):
+    some = waits("some", "q", 4)
+    some["spec"]["podSets"][0]["count"] = 2
+    some["metadata"]["ownerReferences"] = [{"uid": "u", "kind": "Job", "name": "j"}]
+    some["status"] = copy.deepcopy(RESERVED)
+    given = some["status"]["admission"]["podSetAssignments"][0]
+    given |= {"count": 2, "resourceUsage": {GPU: "8"}}
+    some["status"]["conditions"].append({"type": "Admitted", "status": "True"})
+    meta = {"ownerReferences": [{"uid": "u", "kind": "Job", "name": "j", "controller": True}]}
+    pods = [pod(f"p{k}", 4, host=host, meta=meta) for k, host in enumerate(("n0", None))]
+    items = [queue("q", {"f": {GPU: 12}}), local("q"), some, *pods]
+    made = convert(tmp_path, *NODES, *items, waits("four", "q", 4), waits("more", "q", 4))
+    found = started(made)
+    assert "ns/some:waiting" in found and len(found) == 2
 
 
 @pytest.mark.parametrize(
@@ -323,11 +355,24 @@ def test_queues_without_jobs_need_no_caps_of_their_own(tmp_path):
     assert len(made.book.unsaid["lending limits of so many queues of its cohort"]) == 12
 
 
-def test_preemption_by_fair_sharing_is_told(tmp_path):
-    one = queue("q", {"f": {GPU: 8}})
-    one["status"] = {"fairSharing": {"weightedShare": 5}}
-    made = convert(tmp_path, *NODES, one, local("q"), waits("w", "q"))
+@pytest.mark.parametrize("share", [0, 5])
+def test_preemption_by_fair_sharing_is_told(tmp_path, share):
+    one = queue("q", {"f": {GPU: 8}}, cohort="c")
+    other = queue("other", {"f": {GPU: 8}}, cohort="c")
+    other["status"] = {"fairSharing": {"weightedShare": share}}
+    made = convert(tmp_path, *NODES, one, other, local("q"), waits("w", "q"))
     assert rules(made)["fair-sharing"] is False
+
+
+@pytest.mark.parametrize(
+    ("fungibility", "told"),
+    [({"whenCanPreempt": "MayStopSearch"}, True), ({"whenCanPreempt": "TryNextFlavor"}, False),
+     ({"whenCanBorrow": "TryNextFlavor"}, True), ({"whenCanBorrow": "Borrow"}, False)],
+)  # fmt: skip
+def test_an_order_of_flavors_that_is_not_kueues_own_is_told(tmp_path, fungibility, told):
+    one = queue("q", {"f": {GPU: 8}}, flavorFungibility=fungibility)
+    made = convert(tmp_path, *NODES, one, local("q"), waits("w", "q"))
+    assert ("flavor-fungibility" in rules(made)) is told
 
 
 @pytest.mark.parametrize("seed", range(40))
