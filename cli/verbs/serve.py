@@ -10,7 +10,7 @@ import typer
 
 from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import note
-from placewright.cli.verbs.options import SOLVING_TIME
+from placewright.cli.verbs.options import SOLVING_TIME, PolicyFile
 
 EXTRA = "placewright: serve needs packages that are missing; expected the extra `serve`: "
 INSTALL = "pip install 'placewright[serve]'"
@@ -44,6 +44,7 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="A host name of the service; may be repeated."),
     ] = None,
+    policy: PolicyFile = None,
     round_file: Annotated[
         str | None, typer.Option("--round", metavar="FILE", help="Show this round, with --plan.")
     ] = None,
@@ -75,9 +76,11 @@ def serve(
         raise typer.BadParameter("expected both or neither", param_hint="--round, --plan")
     token = secrets.token_urlsafe(32) if token_file is None else _token_of(token_file)
 
+    from placewright.instances.converters.support.live import GivenPolicy
     from placewright.live.serve.run import Tls, listen, run
     from placewright.live.serve.settings import Settings
 
+    given = None if policy is None else GivenPolicy(policy)
     settings = Settings(
         token=token,
         seconds=time_limit,
@@ -87,6 +90,7 @@ def serve(
         mutual_tls=client_ca is not None,
         round_file=round_file,
         plan_file=plan_file,
+        policy={} if given is None else given.fields,
     )
     tls = None if certificate is None or key is None else Tls(certificate, key, client_ca)
     bound = listen(host, port)
@@ -96,6 +100,7 @@ def serve(
     if tls is None and host not in (LOOPBACK, "::1", "localhost"):
         note("placewright: warning: without --certificate the token is sent as plain text")
     note(f"placewright: serves on {scheme}://{shown}:{bound.getsockname()[1]}")
+    note(f"placewright: {given or 'policy: as each round says'}")
     if token_file is None:
         note(f"placewright: token {token}")
     run(settings, bound, tls)

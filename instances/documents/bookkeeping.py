@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pydantic import BaseModel, ValidationError
 
-from placewright.instances.documents.source_keys import BOOKKEEPING
+from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 
 
 class LeftOut(BaseModel):
@@ -51,8 +51,13 @@ def book_of(annotations: Mapping[str, str]) -> Book | None:
 
 
 def unsaid_of(annotations: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Return what the source says of an object and the round does not: it was read without that."""
-    return _unsaid(annotations.get(BOOKKEEPING, "")).get(name, ())
+    """Return what the source says of an object and the round does not: it was read without that.
+
+    What Slurm says of an array it says of each of its tasks.
+    """
+    found = _unsaid(annotations.get(BOOKKEEPING, ""))
+    array = name.partition("_")[0] if annotations.get(SOURCE) == "slurm" else name
+    return found.get(name) or found.get(array, ())
 
 
 @lru_cache(maxsize=4)

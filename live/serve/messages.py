@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from placewright.instances.errors import (
     MAX_ERRORS,
@@ -22,7 +23,8 @@ OK, BAD_REQUEST, INVALID, FAILED, BUSY = 200, 400, 422, 500, 503
 class Question:
     """What is asked: a verb, the body of the request, and the most seconds of a search.
 
-    `publish`: the answer of `solve` is the round that the service shows from now on.
+    `publish`: the answer of `solve` is the round that the service shows from now on. `policy` has
+    fields that take the place of those of the round.
     """
 
     verb: str
@@ -30,6 +32,7 @@ class Question:
     seconds: float
     lenient: bool = False
     publish: bool = False
+    policy: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

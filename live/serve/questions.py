@@ -88,7 +88,7 @@ def answer(question: Question) -> tuple[Answer, Solved | None]:
 
 
 def _solve(raw: Any, question: Question) -> tuple[Answer, Solved | None]:
-    round_ = _round(raw, question.lenient)
+    round_ = _round(raw, question)
     plan = solve_round(round_, time_limit=_seconds(round_, question))
     made = Answer(OK, json_text(plan).encode(), follows=question.publish)
     return made, (round_, plan) if question.publish else None
@@ -96,7 +96,7 @@ def _solve(raw: Any, question: Question) -> tuple[Answer, Solved | None]:
 
 def _verify(raw: Any, question: Question) -> tuple[Answer, None]:
     given = _fields(raw, ("round", "plan"), ("bound",))
-    round_, plan = _pair(given, question.lenient)
+    round_, plan = _pair(given, question)
     bound = _flag(given, "bound")
     checked = verify(round_, plan)
     bounds = None
@@ -118,7 +118,7 @@ def _verify(raw: Any, question: Question) -> tuple[Answer, None]:
 
 def _explain(raw: Any, question: Question) -> tuple[Answer, None]:
     given = _fields(raw, ("round",), ("plan", "job", "corrections"))
-    round_, plan = _checked_pair(given, question.lenient)
+    round_, plan = _checked_pair(given, question)
     job, corrections = given.get("job"), given.get("corrections", DEFAULT_CORRECTIONS)
     if not isinstance(job, str | None):
         raise InvalidInputError("expected the name of a job", path=("job",), value=job)
@@ -139,7 +139,7 @@ def _explain(raw: Any, question: Question) -> tuple[Answer, None]:
 
 def _admit(raw: Any, question: Question) -> tuple[Answer, None]:
     given = _fields(raw, ("round", "job"), ("plan", "admitted"))
-    round_, plan = _checked_pair(given, question.lenient)
+    round_, plan = _checked_pair(given, question)
     admitted = given.get("admitted", [])
     if not isinstance(admitted, list):
         raise InvalidInputError("expected a list", path=("admitted",), value=admitted)
@@ -198,14 +198,19 @@ def _seconds(round_: Round, question: Question) -> float:
     return min(round_.limits.time_s, question.seconds)
 
 
-def _round(raw: Any, lenient: bool) -> Round:
-    return parse_round(headed(raw, None, "Round"), lenient=lenient)
+def _round(raw: Any, question: Question) -> Round:
+    """Return the round of a body, with the fields of a policy that the service was given."""
+    values = headed(raw, None, "Round")
+    own = values.get("policy", {})
+    if question.policy and isinstance(own, dict):
+        values = {**values, "policy": {**own, **question.policy}}
+    return parse_round(values, lenient=question.lenient)
 
 
-def _pair(given: Mapping[str, Any], lenient: bool) -> tuple[Round, Plan]:
+def _pair(given: Mapping[str, Any], question: Question) -> tuple[Round, Plan]:
     """Return the round and the plan of a body; a plan of another round is refused."""
     try:
-        round_ = _round(given["round"], lenient)
+        round_ = _round(given["round"], question)
     except InvalidInputError as error:
         raise error.under("round") from None
     try:
@@ -225,14 +230,14 @@ def _refuse_another(round_: Round, plan: Plan) -> None:
         )
 
 
-def _checked_pair(given: Mapping[str, Any], lenient: bool) -> tuple[Round, Plan | None]:
+def _checked_pair(given: Mapping[str, Any], question: Question) -> tuple[Round, Plan | None]:
     """Return the round and its plan, which must be valid; None without one."""
     if given.get("plan") is not None:
-        round_, plan = _pair(given, lenient)
+        round_, plan = _pair(given, question)
         _refuse_invalid(verify(round_, plan))
         return round_, plan.completed(round_.names)
     try:
-        return _round(given["round"], lenient), None
+        return _round(given["round"], question), None
     except InvalidInputError as error:
         raise error.under("round") from None
 

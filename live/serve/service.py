@@ -84,7 +84,8 @@ class Service:
         try:
             body = await self._bodies.read(request)
             async with lane.place():
-                question = Question(verb, body, self.settings.seconds, lenient, publish)
+                given = self.settings.policy
+                question = Question(verb, body, self.settings.seconds, lenient, publish, given)
                 answer = await lane.ask(question, until_gone(request))
         except BusyError as error:
             return as_response(failed(str(error), HTTPStatus.SERVICE_UNAVAILABLE), error.seconds)

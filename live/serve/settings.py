@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 MIB = 1024**2
 
@@ -27,6 +29,8 @@ class Settings:
         Every connection has shown a client certificate.
     round_file, plan_file
         The round and plan to show, read again whenever they change; None: those solved last.
+    policy
+        Fields of a policy that take the place of those of rounds that are sent.
     """
 
     token: str
@@ -37,3 +41,4 @@ class Settings:
     mutual_tls: bool = False
     round_file: str | None = None
     plan_file: str | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)

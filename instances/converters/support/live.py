@@ -49,8 +49,12 @@ class GivenPolicy:
                 file=self._file,
                 value=fields,
             )
-        self._fields: Mapping[str, Any] = fields
+        self.fields: Mapping[str, Any] = fields
         self._policy(Policy())
+
+    def __str__(self) -> str:
+        """Say which fields it has, in a line."""
+        return f"policy: {', '.join(sorted(self.fields)) or 'nothing'} as in {self._file}"
 
     def of(self, made: LiveConversion) -> LiveConversion:
         """Return a round with this policy; its bookkeeping says so.
@@ -65,13 +69,12 @@ class GivenPolicy:
             check_round(round_)
         except InvalidInputError as error:
             raise error.inside(self._file) from None
-        names = ", ".join(sorted(self._fields)) or "nothing"
-        made.book.notes.append(f"policy: {names} as in {self._file}")
+        made.book.notes.append(str(self))
         return made._replace(round=round_)
 
     def _policy(self, policy: Policy) -> Policy:
         given = {name: getattr(policy, name) for name in policy.model_fields_set}
         try:
-            return Policy.model_validate({**given, **self._fields})
+            return Policy.model_validate({**given, **self.fields})
         except ValidationError as error:
             raise invalid_input(error, Policy).inside(self._file) from None

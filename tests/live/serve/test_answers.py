@@ -33,6 +33,15 @@ def test_the_time_of_a_search_is_at_most_that_of_the_service(serve, bundled):
     assert plan["certificate"]["terms"][0]["claimed"] is None  # the greedy plan
 
 
+def test_fields_of_a_given_policy_hold_for_rounds_that_are_sent(serve, bundled):
+    with serve(policy={"terms": ["disruption", "value"]}) as client:
+        round_ = bundled("quickstart")
+        plan = client.post("/v1alpha2/solve", json=round_).json()
+        checked = client.post("/v1alpha2/verify", json={"round": round_, "plan": plan}).json()
+    assert [one["name"] for one in plan["certificate"]["terms"]] == ["disruption", "value"]
+    assert checked["valid"]
+
+
 def test_a_plan_is_checked(client, solved, bundled):
     asked = {"round": bundled("quickstart"), "plan": solved, "bound": True}
     verdict = client.post("/v1alpha2/verify", json=asked).json()
