@@ -8,16 +8,24 @@ from collections.abc import Iterator, Sequence
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.accounting import NONE, Limit, Owner, QosLimits
 from placewright.instances.converters.slurm.context import Context
-from placewright.instances.converters.slurm.nodes import gpu_model
+from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE, gpu_model, of_model
 from placewright.instances.converters.slurm.records import SlurmJob
+from placewright.instances.converters.slurm.requests import LeftOutError
 from placewright.instances.converters.slurm.text import is_name
 from placewright.instances.converters.support.model_options import with_one_model_each
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import MAX_CAPS, Job
+from placewright.topology.units import WHOLE_GPU
+
+NODES = "nodes@together"
+"""What jobs use of limits of nodes: no host has it."""
 
 RESOURCES = {"cpu": "cpu", "mem": "memory"}
 UNITS = {"cpu": "", "mem": "Mi"}
 """What limits are on, by the name of the resource in a round and the unit of its amount."""
+
+SHARED = "limits of nodes that jobs have together, of which some may share a node"
+UNTYPED = "a limit of GPUs of a model, of which it names none"
 
 
 class Caps:
@@ -26,25 +34,38 @@ class Caps:
     def __init__(self, context: Context, book: Bookkeeping) -> None:
         self._context, self._limits, self._book = context, context.limits, book
         self._models = {n: gpu_model(node) for n, node in context.nodes.by_name.items()}
+        self._mixed = {*context.nodes.mixed, *context.nodes.counted}
         self._found: dict[str, Limit] = {}
         self._jobs_elsewhere: Counter[str] = Counter()
-        self._dropped: set[str] = set()
+        self._nodes_elsewhere: dict[str, set[str]] = {}
 
     def with_caps(self, job: Job, components: Sequence[SlurmJob]) -> Job:
-        """Return a job that counts in the caps of its account, user and QOS."""
-        self._dropped.clear()
+        """Return a job that counts in the caps of its account, user and QOS.
+
+        Raises
+        ------
+        LeftOutError
+            It waits, and is to have more nodes than one of them allows all jobs together.
+        """
         said = dict(self._of(components[0]))
-        if self._dropped & self._context.nodes.counted:
-            self._book.cannot_say(
-                "a limit of GPUs that only nodes of several models have", job.name
-            )
         if len(self._context.qos_of_partitions(components[0])) > 1:
             self._book.cannot_say("limits of QOS that only some of its partitions have", job.name)
         limits = {name: limit for name, limit in said.items() if is_name(name)}
         if len(limits) < len(said):
             self._book.cannot_say("limits of users or QOS with such names", job.name)
-        if any("node" in limit.others for limit in limits.values()):
-            self._book.cannot_say("limits of nodes that jobs have together", job.name)
+        least = sum(one.least_nodes for one in components)
+        for name, limit in limits.items() if job.running is None else ():
+            if (most := limit.others.get("node", least)) < least:
+                what = f"{name} allows {most:,} nodes together, the job asks {least:,}"
+                raise LeftOutError(f"not eligible: {what}")
+        counted = {of_model(m) for m in self._context.nodes.counted}
+        if any(counted.intersection(limit.others) for limit in limits.values()) and any(
+            group.gpu and not counted.intersection(group.resources)
+            for option in job.options
+            for group in option.groups
+            if not group.gpu_models or {*group.gpu_models} & self._mixed
+        ):
+            self._book.cannot_say(UNTYPED, job.name)
         if not limits:
             return job
         capped = {model for limit in limits.values() for model in limit.gpus if model}
@@ -58,8 +79,51 @@ class Caps:
         return job.model_copy(update={"caps": tuple(limits)[:MAX_CAPS]})
 
     def leave(self, components: Sequence[SlurmJob]) -> None:
-        """Count a running job that is not in the round against the numbers of jobs."""
-        self._jobs_elsewhere.update(name for name, _ in self._of(components[0]))
+        """Count a running job that is not in the round against the numbers of jobs and nodes."""
+        for name, _ in self._of(components[0]):
+            self._jobs_elsewhere[name] += 1
+            held = (node for one in components for node in one.nodes)
+            self._nodes_elsewhere.setdefault(name, set()).update(held)
+
+    def with_nodes(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return jobs that say how many nodes they have, where limits of these can be in the round.
+
+        Slurm counts a node once for all jobs that share it. So that is where no two of them can:
+        tasks have more than half of the GPUs of any node, and none fits beside one that runs.
+        """
+        limited = {name for name, one in self._found.items() if "node" in one.others}
+        members = [job for job in jobs if limited.intersection(job.caps)]
+        for name in sorted(limited):
+            counted = [job for job in members if name in job.caps]
+            limit = self._found[name]
+            others = dict(limit.others)
+            most = others.pop("node") - len(self._nodes_elsewhere.get(name, ()))
+            if self._share_no_node(counted, self._nodes_elsewhere.get(name, set())):
+                others[NODES] = max(0, most)
+            else:
+                self._book.cannot_say(SHARED, *(one.name for one in counted if not one.running))
+            self._found[name] = limit._replace(others=others)
+        said = {name for name in limited if NODES in self._found[name].others}
+        return [_with_nodes(job) if said.intersection(job.caps) else job for job in jobs]
+
+    def _share_no_node(self, jobs: Sequence[Job], elsewhere: set[str]) -> bool:
+        """Whether no two of some jobs have a node together, whatever a plan does."""
+        nodes, has = self._context.nodes, self._models
+        waiting = [g for job in jobs if not job.running for o in job.options for g in o.groups]
+        places = [task for job in jobs if job.running for task in job.running.tasks]
+        if not waiting:
+            return True
+        if elsewhere or len({task.host for task in places}) < len(places):
+            return False
+        least = min(group.gpu for group in waiting)
+        alone = all(group.resources.get(NODE) == WHOLE_NODE for group in waiting)
+        most = max(
+            nodes.by_name[name].gres.total
+            for name, model in has.items()
+            if any(not group.gpu_models or model in group.gpu_models for group in waiting)
+        )
+        free = (nodes.by_name[one.host].gres.total - len(one.gpus) for one in places)
+        return alone or (2 * least > most * WHOLE_GPU and max(free, default=0) * WHOLE_GPU < least)
 
     def without_quotas(self, jobs: Sequence[Job]) -> list[Job]:
         """Return the jobs without caps that say no more than the quota of a tenant."""
@@ -92,9 +156,9 @@ class Caps:
             gpus_by_model={model: most for model, most in sorted(limit.gpus.items()) if model},
             jobs=None if jobs is None else max(0, jobs - self._jobs_elsewhere[name]),
             resources={
-                RESOURCES[what]: f"{most}{UNITS[what]}"
+                RESOURCES.get(what, what): f"{most}{UNITS[what]}" if what in UNITS else most
                 for what, most in limit.others.items()
-                if what in RESOURCES
+                if what != "node"
             },
         )
 
@@ -136,10 +200,24 @@ class Caps:
         return most.get(own, next((one for one in above if one is not None), None))
 
     def _known(self, limit: Limit) -> Limit:
-        """Return a limit without GPU models that no node has."""
-        models = {"", *self._context.nodes.models}
-        self._dropped |= limit.gpus.keys() - models
-        return limit._replace(gpus={m: most for m, most in limit.gpus.items() if m in models})
+        """Return a limit without GPU models that no node has.
+
+        GPUs of models that some node has beside others are resources.
+        """
+        nodes, others = self._context.nodes, dict(limit.others)
+        others |= {of_model(m): most for m, most in limit.gpus.items() if m in nodes.counted}
+        models = {"", *nodes.models} - nodes.counted
+        known = {m: most for m, most in limit.gpus.items() if m in models}
+        return limit._replace(gpus=known, others=others)
+
+
+def _with_nodes(job: Job) -> Job:
+    """Return a job of which each option says on how many nodes it is."""
+    options = [
+        one.model_copy(update={"uses": {**one.uses, NODES: sum(g.count for g in one.groups)}})
+        for one in job.options
+    ]
+    return job.model_copy(update={"options": tuple(options)})
 
 
 def _name(*parts: str) -> str:

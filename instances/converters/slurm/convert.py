@@ -87,6 +87,7 @@ def read_slurm(
     scheduler = read_scheduler(
         found.parts.get("config"), found.parts.get("shares"), partitions, limits, book
     )
+    jobs = scheduler.as_allocated(jobs, book)
     book.notes.append(scheduler.described(len(nodes.by_name)))
     missing = [f"`{text}`" for part, text in SHOWN.items() if part not in found.parts]
     if missing:

@@ -20,6 +20,7 @@ from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import Job
 
 KIND = "jobs"
+LEADER = "on which nodes its first component starts: of that scontrol takes none"
 
 
 @dataclass(slots=True)
@@ -68,6 +69,10 @@ def jobs_of(
                 one = pending_job(components, context, book)
                 one = licences.with_uses(caps.with_caps(one, components), components)
                 one = context.preemption.pending(one, job)
+                for what in context.scheduler.unread:
+                    book.cannot_say(what, job.name)
+                if len(components) > 1:
+                    book.cannot_say(LEADER, job.name)
                 tasks = arrays.split(one, job, active, room, book)
                 room -= len(tasks) if job.array_task_string else 0
                 jobs += tasks
@@ -89,7 +94,7 @@ def jobs_of(
     for reservation in context.active:
         if reservation.name not in wanted:  # else hosts of its jobs and of others are told apart
             closed.update(reservation.node_list)
-    jobs = caps.without_quotas(jobs)
+    jobs = caps.with_nodes(caps.without_quotas(jobs))
     return Made(
         tuple(jobs),
         occupied,

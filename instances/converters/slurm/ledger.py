@@ -169,17 +169,18 @@ _MOST_CPUS = Rule("partition-cpus", "the most CPUs and memory of a partition's j
 _LEAST_LOADED = Rule("least-loaded", "that a partition prefers idle nodes is not read", hard=False)
 _ONLY_RESERVED = Rule("needs-reservation", "that a partition wants a reservation is not read")
 _UNLIMITED = {"UNLIMITED": None, "0": None, "-1": None, OTHERWISE: _MOST_CPUS}
-_SHARED_WITH = {"NO": None, "EXCLUSIVE": _ALONE, "USER": _ALONE, "MCS": _ALONE, "TOPO": _ALONE}
+_SHARED_WITH = {"NO": None, "EXCLUSIVE": None, "USER": _ALONE, "MCS": _ALONE, "TOPO": _ALONE}
 
 PARTITION = Ledger(
     "partitions",
-    """name maximums.time maximums.nodes minimums.nodes partition.state qos.assigned qos.allowed
-    qos.deny priority preempt_mode grace_time accounts max_time_limit maximum_nodes_per_job state
-    priority_tier priority_job_factor preemption_grace_time allowed_accounts denied_accounts
-    allowed_qos denied_qos PartitionName MaxTime MaxNodes MinNodes State QoS AllowQos DenyQos
+    """name maximums.time maximums.nodes maximums.shares minimums.nodes partition.state qos.assigned
+    qos.allowed qos.deny priority preempt_mode grace_time accounts max_time_limit
+    maximum_nodes_per_job state priority_tier priority_job_factor preemption_grace_time
+    allowed_accounts denied_accounts allowed_qos denied_qos PartitionName MaxTime MaxNodes
+    MinNodes State QoS AllowQos DenyQos
     PriorityTier PriorityJobFactor PreemptMode GraceTime AllowAccounts DenyAccounts""",
     """nodes.configured nodes.total alternate tres cluster select_type cpus defaults node_sets
-    timeouts topology suspend_time maximums.shares maximums.over_time_limit maximums.oversubscribe
+    timeouts topology suspend_time maximums.over_time_limit maximums.oversubscribe
     preemption_mode alternative billing_weights default_memory_per_cpu default_memory_per_node
     default_time_limit over_time_limit total_cpus total_nodes Default DefaultTime DisableRootJobs
     Hidden Nodes OverTimeLimit TotalCPUs TotalNodes SelectTypeParameters JobDefaults DefMemPerCPU

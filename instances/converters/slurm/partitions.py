@@ -12,6 +12,7 @@ from placewright.instances.converters.slurm.accessor import Number, Record, Text
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.reading import read_list
 from placewright.instances.converters.slurm.records import SlurmJob
+from placewright.instances.converters.slurm.requests import Counts
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.text import blocks, seconds
 from placewright.instances.documents.base import Name
@@ -24,6 +25,7 @@ _JSON: Mapping[str, tuple[str, ...]] = {
     "qos": ("qos.assigned", "qos"),
     "tier": ("priority.tier", "priority_tier"),
     "job_factor": ("priority.job_factor", "priority_job_factor"),
+    "shares": ("maximums.shares",),
     "preempt_mode": ("preempt_mode",),
     "grace_s": ("grace_time", "preemption_grace_time"),
     "accounts": ("accounts.allowed", "allowed_accounts"),
@@ -61,6 +63,7 @@ class Partition(Record):
     qos: Text = ""
     tier: Number = Field(default=1)
     job_factor: Number = None
+    shares: Number = None
     preempt_mode: Words = ()
     grace_s: Number = None
     accounts: Words = ()
@@ -71,8 +74,7 @@ class Partition(Record):
     def refusal(self, job: SlurmJob, limits: Limits) -> str:
         """Return why a pending job does not start in it, "" if nothing is known that forbids it."""
         flags = limits.flags(job.qos)
-        minutes, least = job.time_limit, job.node_count or 1
-        most = least if job.max_nodes in (None, 0) else job.max_nodes
+        minutes, least, most = job.time_limit, job.least_nodes, job.most_nodes
         account = job.account or ""
         for broken, text in (
             (self.state and "UP" not in {s.upper() for s in self.state}, "is not up"),
@@ -89,7 +91,9 @@ class Partition(Record):
                 f"allows {self.max_nodes} nodes a job (MaxNodes), the job asks {least}",
             ),
             (
-                (most or 0) < (self.min_nodes or 0) and "PARTITIONMINNODES" not in flags,
+                most is not None
+                and most < (self.min_nodes or 0)
+                and "PARTITIONMINNODES" not in flags,
                 f"asks {self.min_nodes} nodes a job or more (MinNodes), the job asks {most}",
             ),
             (
@@ -142,12 +146,27 @@ def usable(
     )
 
 
+def counts(job: SlurmJob, partitions: Mapping[str, Partition], limits: Limits) -> Counts:
+    """Return how many nodes a pending job may have in the widest of its partitions."""
+    flags = limits.flags(job.qos)
+    own = [partitions[name] for name in job.partition if name in partitions]
+    known = len(own) == len(job.partition) > 0
+    fewest = min((one.min_nodes or 1 for one in own), default=1) if known else 1
+    least = max(job.least_nodes, 1 if "PARTITIONMINNODES" in flags else fewest)
+    most = [one.max_nodes for one in own if one.max_nodes is not None]
+    if not known or len(most) < len(own) or "PARTITIONMAXNODES" in flags:
+        most = []
+    ends = [one for one in (job.most_nodes, max(most, default=None)) if one is not None]
+    return Counts(least, max(least, min(ends)) if ends else None)
+
+
 def _of_row(row: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {
         field: _plain(row.get(key, "")) for field, key in _TEXT.items() if _said(row.get(key, ""))
     }
     limit = seconds(row.get("MaxTime", ""))
-    return {"name": row["PartitionName"], "max_minutes": limit and limit // 60, **found}
+    alone = {"shares": 0} if row.get("OverSubscribe") == "EXCLUSIVE" else {}
+    return {"name": row["PartitionName"], "max_minutes": limit and limit // 60, **alone, **found}
 
 
 def _plain(text: str) -> Any:

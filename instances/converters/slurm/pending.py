@@ -22,9 +22,10 @@ from placewright.instances.converters.slurm.context import (
     source_ids,
 )
 from placewright.instances.converters.slurm.nodes import NODE, WHOLE_NODE
-from placewright.instances.converters.slurm.partitions import usable
+from placewright.instances.converters.slurm.partitions import counts, usable
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import (
+    Counts,
     LeftOutError,
     Shape,
     asked_of,
@@ -36,6 +37,8 @@ from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology.units import WHOLE_GPU
+
+BEYOND = "a range of nodes beyond MaxNodes of its partition, which Slurm 22.05 does not start"
 
 
 def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeeping) -> Job:
@@ -99,6 +102,15 @@ def _in_usable_partitions(job: SlurmJob, context: Context) -> SlurmJob:
     return job.model_copy(update={"partition": tuple(names)}) if why else job
 
 
+def _within(nodes: Counts, job: SlurmJob, context: Context) -> Counts:
+    """Return numbers of nodes of which none is beyond what QOS and accounts allow a single job."""
+    found = context.limits.of_job(job.account or "", job.user_name, context.qos_of(job))
+    limit = next((most for _, one in found if (most := one.asked.others.get("node"))), None)
+    if limit is None or (nodes.most is not None and nodes.most <= limit):
+        return nodes
+    return nodes._replace(most=max(nodes.least, limit))
+
+
 class _Choice(NamedTuple):
     """Task groups that a job has together, on how many hosts, and what they are worth."""
 
@@ -122,8 +134,11 @@ def _choices(job: SlurmJob, context: Context, several: bool, book: Bookkeeping) 
     if not named <= allowed.nodes:
         raise LeftOutError("may not use a node that it names")
     room = context.nodes.room(allowed.nodes)
-    asked = asked_of(job, room)
+    nodes = counts(job, context.scheduler.partitions, context.limits)
+    asked = asked_of(job, room, _within(nodes, job, context))
     made = [_choice(name, shapes, job, allowed, context) for shapes in asked.choices]
+    if nodes.most is not None and job.names_most_nodes and nodes.most < (job.most_nodes or 0):
+        book.cannot_say(BEYOND, job.name)
     for guess in asked.guesses:
         book.cannot_say(guess, job.name)
     untyped = any(group.gpu_models is None for group in made[0].groups if group.gpu)

@@ -17,6 +17,12 @@ from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import MAX_CAPS, Job
 from placewright.instances.documents.source_keys import SLURM_PREEMPT
 
+SUSPENDED = "preemption by suspending, which frees no GPUs"
+SUSPENDS = "whom it may suspend (PreemptMode SUSPEND): that frees cores, and no GPUs"
+WITHIN = "whom it may preempt within its QOS (PreemptMode WITHIN)"
+BESIDE = frozenset({"WITHIN", "GANG", "PRIORITY"})
+"""What modes of a QOS may have beside how its jobs stop."""
+
 MAX_GRACE_S = 60
 """Seconds for which a step waits between telling a job to end, and ending it."""
 
@@ -30,6 +36,7 @@ class Preemption:
         self._of_qos = scheduler.limits.of_qos
         self._victims = {name for one in self._of_qos.values() for name in one.preempts}
         self._caps: set[str] = set()
+        self._suspended: set[str] = set()
 
     def rank(self, job: SlurmJob) -> int:
         """Return the precedence of a job: how long a chain of others it may preempt."""
@@ -46,7 +53,7 @@ class Preemption:
         scheduler, qos = self._scheduler, self._of_qos.get(job.qos, Qos())
         mode, grace, exempt = scheduler.mode, qos.grace_s, scheduler.exempt_s
         if scheduler.preemption == BY_QOS:
-            victim, mode = job.qos in self._victims, qos.mode or mode
+            victim, mode = job.qos in self._victims, (qos.mode - BESIDE) or mode
             exempt = exempt if qos.exempt_s is None else qos.exempt_s
         elif scheduler.preemption == BY_TIER:
             own = [scheduler.partitions[n] for n in job.partition if n in scheduler.partitions]
@@ -61,7 +68,8 @@ class Preemption:
         if self._now - (job.start_time or 0) < exempt:
             return ""
         if "SUSPEND" in mode:
-            self._book.cannot_say("preemption by suspending, which frees no GPUs", job.name)
+            self._book.cannot_say(SUSPENDED, job.name)
+            self._suspended.add(self._cap(job))
             return ""
         if grace > MAX_GRACE_S:
             self._book.cannot_say(f"preemption with a grace of over {MAX_GRACE_S} s", job.name)
@@ -91,6 +99,11 @@ class Preemption:
         names = [f"preempt/tier/{tier}" for tier in below]
         if not by_tier:
             names = [f"preempt/qos/{name}" for name in self._of_qos.get(job.qos, Qos()).preempts]
+        if self._suspended.intersection(names):
+            self._book.cannot_say(SUSPENDS, job.name)
+        mode = self._of_qos.get(job.qos, Qos()).mode or self._scheduler.mode
+        if "WITHIN" in mode and self._scheduler.preemption == BY_QOS:
+            self._book.cannot_say(WITHIN, job.name)
         known = tuple(name for name in names if name in self._caps)
         return made.model_copy(update={"preempts": known[:MAX_CAPS]})
 

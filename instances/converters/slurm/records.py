@@ -264,6 +264,13 @@ class SlurmJob(Record):
         """Its state and the flags of it, in capitals."""
         return frozenset(word.upper() for word in self.job_state)
 
+    def without_memory(self) -> dict[str, object]:
+        """Return the fields of a job where Slurm allocates no memory."""
+        held = tuple(one._replace(memory=0) for one in self.job_resources)
+        tres = self.tres_req_str._replace(memory=0)
+        names = dict.fromkeys(("memory_per_node", "memory_per_cpu"))
+        return {**names, "memory_per_tres": _NO_GRES, "job_resources": held, "tres_req_str": tres}
+
     @property
     def exclusive(self) -> bool:
         """Whether it has its nodes alone."""

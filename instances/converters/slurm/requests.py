@@ -57,6 +57,13 @@ class Shape(NamedTuple):
         return self.parts[2] if self.parts else sum(self.gpus.values()) * WHOLE_GPU
 
 
+class Counts(NamedTuple):
+    """The fewest and the most nodes (None: any number) that a job may have where it may start."""
+
+    least: int
+    most: int | None
+
+
 class Asked(NamedTuple):
     """Choices of shapes, each of which a job has together, and what of them is not as it is.
 
@@ -72,7 +79,7 @@ class LeftOutError(Exception):
     """A job cannot be in the round; its text says why."""
 
 
-def asked_of(job: SlurmJob, room: Room) -> Asked:
+def asked_of(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
     """Return what a pending job asks for.
 
     Parameters
@@ -81,6 +88,8 @@ def asked_of(job: SlurmJob, room: Room) -> Asked:
         A pending job.
     room
         What there is on the nodes that it may use.
+    nodes
+        How many of them it may have, by what it asks for and its partitions and limits allow.
 
     Raises
     ------
@@ -93,33 +102,33 @@ def asked_of(job: SlurmJob, room: Room) -> Asked:
         raise LeftOutError(f"asks for a resource that a round does not know ({others[0]})")
     if job.tres_per_socket.total:
         raise LeftOutError("asks for GPUs per socket")
-    least, tasks = job.least_nodes, max(1, job.tasks or 1)
-    if max(least, tasks, job.most_nodes or 0, *(gres.total for gres in kinds)) > MAX_COUNT:
+    least, tasks = nodes.least, max(1, job.tasks or 1)
+    if max(least, tasks, nodes.most or 0, *(gres.total for gres in kinds)) > MAX_COUNT:
         raise LeftOutError(f"asks for more than {MAX_COUNT:,} nodes, tasks or GPUs")
     if any(gres.parts for gres in kinds):
-        return _parts(job, room)
+        return _parts(job, room, nodes)
     if gpus := job.tres_per_node.gpus:
-        return _per_node(job, gpus, room)
+        return _per_node(job, gpus, room, nodes)
     if gpus := job.tres_per_task.gpus:
         if job.tasks_per_node:
-            return _per_node(job, _times(gpus, job.tasks_per_node), room)
+            return _per_node(job, _times(gpus, job.tasks_per_node), room, nodes)
         if job.exclusive:
-            return _alone(job, _times(gpus, tasks), room)
+            return _alone(job, _times(gpus, tasks), room, nodes)
         cpu, memory = _total(job, least, gpus.total() * tasks)
-        return _on_some(job, [Shape(tasks, gpus, _share(cpu, tasks), _share(memory, tasks))])
+        return _on_some(nodes, [Shape(tasks, gpus, _share(cpu, tasks), _share(memory, tasks))])
     gpus = _per_job(job)
     if not gpus:
-        return _per_node(job, gpus, room)
-    if job.most_nodes == 1:
+        return _per_node(job, gpus, room, nodes)
+    if nodes.most == 1:
         return Asked([(Shape(1, gpus, *_total(job, 1, gpus.total()), most=1),)])
     if job.exclusive:
-        return _alone(job, gpus, room)
+        return _alone(job, gpus, room, nodes)
     number = gpus.total()
     cpu, memory = (_share(all_, number) for all_ in _total(job, least, number))
     shapes = [Shape(count, {model: 1}, cpu, memory) for model, count in sorted(gpus.items())]
     every = job.cpus_per_tres.total and job.memory_per_tres.total
     guess = number > 1 and not every and not job.tasks_per_tres
-    return _on_some(job, shapes)._replace(guesses=(DIVIDED,) * guess)
+    return _on_some(nodes, shapes)._replace(guesses=(DIVIDED,) * guess)
 
 
 def _per_job(job: SlurmJob) -> Counter[str]:
@@ -130,18 +139,18 @@ def _per_job(job: SlurmJob) -> Counter[str]:
     return Counter({"": _share(job.tasks or 1, each)}) if each else Counter()
 
 
-def _on_some(job: SlurmJob, shapes: Iterable[Shape]) -> Asked:
+def _on_some(nodes: Counts, shapes: Iterable[Shape]) -> Asked:
     """Return shapes of which the tasks divide in any way among the nodes that a job may have."""
-    made = tuple(one._replace(least=job.least_nodes, most=job.most_nodes) for one in shapes)
-    if sum(one.tasks for one in made) < job.least_nodes:
+    made = tuple(one._replace(least=nodes.least, most=nodes.most) for one in shapes)
+    if sum(one.tasks for one in made) < nodes.least:
         raise LeftOutError("asks for more nodes than GPUs")
     return Asked([made])
 
 
-def _per_node(job: SlurmJob, gpus: Mapping[str, int], room: Room) -> Asked:
+def _per_node(job: SlurmJob, gpus: Mapping[str, int], room: Room, nodes: Counts) -> Asked:
     """Return a shape for each number of nodes that a job may have, each with so many GPUs."""
     per_node, tasks = job.tasks_per_node or 0, max(1, job.tasks or 1)
-    least = job.least_nodes
+    least = nodes.least
     guesses: list[str] = []
     cpus = max(job.tres_req_str.cpus, job.cpus or 0)
     if per_node:
@@ -150,9 +159,11 @@ def _per_node(job: SlurmJob, gpus: Mapping[str, int], room: Room) -> Asked:
         fewest = max(least, min(tasks, _share(cpus, max(1, room.cpus))))
         numbers = range(fewest, max(fewest, min(tasks, fewest + MAX_MORE) * bool(gpus)) + 1)
     if job.names_most_nodes:
-        numbers = range(least, (job.most_nodes or least) + 1)
+        numbers = range(least, (nodes.most or least) + 1)
     elif gpus and not per_node and tasks > numbers[-1]:
         guesses.append(FEWEST)
+    if nodes.most is not None and len(numbers) > 1:
+        numbers = [number for number in numbers if number <= nodes.most] or numbers[:1]
     if len(numbers) > MAX_OPTIONS:
         last = len(numbers) - 1
         numbers = [numbers[i * last // (MAX_OPTIONS - 1)] for i in range(MAX_OPTIONS)]
@@ -177,11 +188,11 @@ def _node(job: SlurmJob, nodes: int, gpus: Mapping[str, int]) -> Shape:
     return Shape(nodes, gpus, cpus * 1000, memory, nodes > 1, nodes, nodes)
 
 
-def _alone(job: SlurmJob, gpus: Counter[str], room: Room) -> Asked:
+def _alone(job: SlurmJob, gpus: Counter[str], room: Room, nodes: Counts) -> Asked:
     """Return shapes of whole nodes that have the GPUs of a job together."""
     number = gpus.total()
-    fewest = max(job.least_nodes, _share(number, max(1, room.gpus)))
-    last = fewest + MAX_MORE if job.most_nodes is None else job.most_nodes
+    fewest = max(nodes.least, _share(number, max(1, room.gpus)))
+    last = fewest + MAX_MORE if nodes.most is None else nodes.most
     numbers = range(fewest, max(fewest, min(number, last, fewest + MAX_MORE)) + 1)
     if len(gpus) > 1:
         raise LeftOutError("asks for several GPU models, on nodes that it has alone")
@@ -190,7 +201,7 @@ def _alone(job: SlurmJob, gpus: Counter[str], room: Room) -> Asked:
     return Asked(made, (ALONE,) if number > 1 else (), alike=True)
 
 
-def _parts(job: SlurmJob, room: Room) -> Asked:
+def _parts(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
     """Return the shapes of a job that asks for parts of a GPU of each of its nodes."""
     gres = job.tres_per_node
     others = (job.tres_per_task, job.tres_per_job, job.tres_per_socket)
@@ -203,7 +214,7 @@ def _parts(job: SlurmJob, room: Room) -> Asked:
     if number > each:
         raise LeftOutError("asks for more shards than a GPU has")
     share = (part, number, WHOLE_GPU * number // each)
-    asked = _per_node(job, {}, room)
+    asked = _per_node(job, {}, room, nodes)
     return asked._replace(
         choices=[tuple(one._replace(parts=share) for one in made) for made in asked.choices]
     )

@@ -29,6 +29,17 @@ FACTORS = ("Age", "FairShare", "JobSize", "Partition", "QOS")
 _LINE = re.compile(r"(\S+)\s*=\s*(.*?)\s*")
 _DEPTH = re.compile(r"\bbf_max_job_test=([0-9]{1,7})\b")
 _FIRST = 2**62
+_UNREAD: Mapping[str, re.Pattern[str]] = {
+    "SchedulerParameters": re.compile(
+        r"\b(bf_max_job_(?:user|part|assoc|user_part)|bf_(?:min_prio|min_age|job_part_count)_reserve"
+        r"|assoc_limit_stop|bf_one_resv_per_job)\b"
+    ),
+    "PreemptParameters": re.compile(r"\b(min_exempt_priority|strict_order|youngest_first)\b"),
+    "PreemptMode": re.compile(r"\b(PRIORITY)\b"),
+}
+"""Words of the configuration that change who starts, or who stops, and that rounds do not have."""
+
+BUILTIN = "that nobody starts out of turn (SchedulerType), as rounds backfill"
 
 
 class Numbers(NamedTuple):
@@ -56,6 +67,10 @@ class Scheduler:
         Jobs are in the order of their submission (priority/basic).
     numbers
         None: of no effect, or the dump does not say.
+    unread
+        What of the configuration changes which pending jobs start, and is not in the round.
+    whole_nodes, memory
+        Whether all jobs have their nodes alone (select/linear), and whether memory is allocated.
     """
 
     partitions: Mapping[str, Partition]
@@ -66,12 +81,34 @@ class Scheduler:
     exempt_s: int = 0
     basic: bool = False
     numbers: Numbers | None = None
+    unread: tuple[str, ...] = ()
+    whole_nodes: bool = False
+    memory: bool = True
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def backfill(self, hosts: int) -> Backfill:
         """Return the reservations of the round's policy; the queue is as the round lists jobs."""
         most = max(1, min(self.depth, MAX_COUNT, MOST_RESERVED // max(hosts, 1)))
         return Backfill(depth=most, order="listed")
+
+    def as_allocated(self, jobs: Sequence[SlurmJob], book: Bookkeeping) -> tuple[SlurmJob, ...]:
+        """Return jobs with what Slurm allocates to them: nodes alone, and no memory where it is so.
+
+        Slurm's JSON says of the first of several partitions alone, and in some dialects of none,
+        that it gives its jobs their nodes alone.
+        """
+        found: list[SlurmJob] = []
+        for job in jobs:
+            own = [self.partitions[name] for name in job.partition if name in self.partitions]
+            alone = {one.shares == 0 for one in own}
+            update: dict[str, object] = {}
+            if self.whole_nodes or alone == {True}:
+                update["shared"] = ("none",)
+            elif len(alone) > 1:
+                book.cannot_say("that only some of its partitions give nodes alone", job.name)
+            update |= {} if self.memory else job.without_memory()
+            found.append(job.model_copy(update=update) if update else job)
+        return tuple(found)
 
     def tier(self, job: SlurmJob) -> int:
         """Return the PriorityTier of a job: the highest of its partitions."""
@@ -139,7 +176,8 @@ class Scheduler:
         """Return a line about the queue of the round, which is Slurm's."""
         tiers = len({one.tier for one in self.partitions.values()}) > 1
         depth = self.backfill(hosts).depth
-        fewer = f", not {self.depth:,} (bf_max_job_test)" if depth != self.depth else ""
+        cut = f", not {self.depth:,} (bf_max_job_test), as nodes times jobs are {MOST_RESERVED:,}"
+        fewer = cut if depth != self.depth else ""
         modes = "/".join(sorted(self.mode))
         known = self.preemption in (BY_QOS, BY_TIER)
         return "; ".join(
@@ -169,8 +207,10 @@ def read_scheduler(
     lines = map(_LINE.fullmatch, config.text.splitlines())
     said = {line[1]: line[2] for line in lines if line is not None}
     depth = _DEPTH.search(said.get("SchedulerParameters", ""))
-    if said.get("SchedulerType") not in ("sched/backfill", None):
-        book.cannot_say("that nobody starts out of turn (SchedulerType), as rounds backfill")
+    unread = [BUILTIN] if said.get("SchedulerType") not in ("sched/backfill", None) else []
+    for name, pattern in _UNREAD.items():
+        words = dict.fromkeys(pattern.findall(said.get(name, "")))
+        unread += [f"{', '.join(words)} of {name}"] if words else []
     weights = {n: _whole(said.get(f"PriorityWeight{n}", "")) for n in FACTORS}
     basic = said.get("PriorityType") == "priority/basic"
     if not basic and (weights["JobSize"] or "=" in said.get("PriorityWeightTRES", "")):
@@ -188,6 +228,9 @@ def read_scheduler(
         mode=frozenset(word.strip() for word in said.get("PreemptMode", "").upper().split(",")),
         exempt_s=seconds(said.get("PreemptExemptTime", "")) or 0,
         basic=basic,
+        unread=tuple(unread),
+        whole_nodes=said.get("SelectType") == "select/linear",
+        memory="MEMORY" in said.get("SelectTypeParameters", "MEMORY").upper(),
         numbers=None if basic else Numbers(weights, seconds(said.get("PriorityMaxAge", "")) or 0),
         shares=found,
     )

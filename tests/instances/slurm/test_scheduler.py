@@ -9,6 +9,7 @@ from placewright import solve_round
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.scheduler import Scheduler
 from placewright.instances.converters.support.live import GivenPolicy
+from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.source_keys import SLURM_PREEMPT
 from placewright.instances.errors import InvalidInputError
@@ -193,11 +194,32 @@ def test_nobody_is_preempted_before_its_time(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ({"SchedulerType": "sched/builtin"}, "that nobody starts out of turn"),
+        ({"SchedulerParameters": "bf_max_job_user=3,bf_continue"}, "bf_max_job_user of Sched"),
+        ({"PreemptMode": "SUSPEND,GANG"}, "whom it may suspend"),
+        ({"PreemptMode": "REQUEUE,WITHIN"}, "whom it may preempt within its QOS"),
+    ],
+)
+def test_what_a_round_cannot_say_of_the_scheduler_is_doubtful_of_who_waits(tmp_path, said, what):
+    jobs = [busy(1, "h0", qos="low"), job(2, qos="high", **NODE)]
+    told = config(**{"PreemptType": "preempt/qos", **said})
+    made = convert(tmp_path, jobs, [node("h0")], qos=ROWS, config=told)
+    (found,) = doubts_of(made.round, made.round.jobs[1])
+    assert found.startswith(what)
+
+
+@pytest.mark.parametrize(
     ("asked", "told", "why"),
     [
         ({"time_limit": 1441}, {}, "allows 1440 minutes (MaxTime), the job asks 1441"),
         ({"node_count": 2}, {"nodes": "1"}, "allows 1 nodes a job (MaxNodes), the job asks 2"),
-        ({}, {"more": "MinNodes=2"}, "asks 2 nodes a job or more (MinNodes), the job asks 1"),
+        (
+            {"max_nodes": 1},
+            {"more": "MinNodes=2"},
+            "asks 2 nodes a job or more (MinNodes), the job asks 1",
+        ),
         ({}, {"state": "DOWN"}, "is not up"),
         ({}, {"state": "DRAIN"}, "is not up"),
         ({"account": "a"}, {"more": "AllowAccounts=b"}, "is not for its account"),

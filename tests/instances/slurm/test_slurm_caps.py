@@ -122,12 +122,44 @@ def test_gpus_by_model_count_by_the_model_that_a_job_may_have(tmp_path):
     assert h100 <= 3
 
 
-def test_a_limit_of_a_model_that_only_mixed_nodes_have_is_told(tmp_path):
+def test_a_limit_of_a_model_that_only_mixed_nodes_have_is_one_of_a_resource(tmp_path):
     accounts = ACCOUNTS + "c|team|||||gres/gpu:h100=4||\n"
-    nodes = [node("h0", "gpu:h100:4,gpu:a100:4")]
-    asked = job(1, account="team", tres_per_node="gpu:h100:2")
-    made = convert(tmp_path, [asked], nodes, accounts=accounts)
-    assert made.book.unsaid["a limit of GPUs that only nodes of several models have"] == ["1"]
+    nodes = [node("h0", "gpu:h100:4,gpu:a100:4"), node("h1", "gpu:h100:4,gpu:a100:4")]
+    typed = [job(i, account="team", tres_per_node="gpu:h100:3") for i in (1, 2)]
+    untyped = job(3, account="team", tres_per_node="gpu:1")
+    made = convert(tmp_path, [*typed, untyped], nodes, accounts=accounts)
+    assert caps_of(made) == {"account/team": {"gres/gpu:h100": 4}}
+    assert made.book.unsaid["a limit of GPUs of a model, of which it names none"] == ["3"]
+    plan = solve_round(made.round, time_limit=5.0, isolation="none")
+    assert [one.decision for one in plan.decisions[:2]].count(DecisionKind.START) == 1
+
+
+NODES = {"tres_per_node": "gpu:8", "account": "team"}
+
+
+@pytest.mark.parametrize(
+    ("held", "started"),
+    [
+        ([running(1, ("h0", 1, 0, "gpu:h100:8"), account="team")], 1),
+        ([running(1, ("h0", 1, 0, "gpu:h100:1"), account="team")], 1),
+        ([running(1, ("h0", 1, 0, "gpu:h100:8"), account="other")], 2),
+    ],
+)
+def test_a_limit_of_nodes_is_kept_where_no_two_jobs_share_one(tmp_path, held, started):
+    accounts = ACCOUNTS + "c|team|||||node=2||\nc|other||||||\n"
+    made = convert(tmp_path, [*held, *(job(i, **NODES) for i in (2, 3, 4))], accounts=accounts)
+    plan = solve_round(made.round, time_limit=5.0, isolation="none")
+    assert [one.decision for one in plan.decisions].count(DecisionKind.START) == started
+
+
+def test_a_limit_of_nodes_that_jobs_may_share_is_told(tmp_path):
+    qos = QOS + "low|0||||node=1|||\n"
+    jobs = [job(i, user_name="mia", qos="low", **GPU) for i in (1, 2)]
+    jobs.append(job(3, user_name="mia", qos="low", **GPU, node_count=2, max_nodes=2, tasks=2))
+    made = convert(tmp_path, jobs, qos=qos)
+    told = "limits of nodes that jobs have together, of which some may share a node"
+    assert made.book.unsaid[told] == ["1", "2"]
+    assert reason(made, "3").endswith("qos/low/user/mia allows 1 nodes together, the job asks 2")
 
 
 def test_a_limit_of_none_is_a_limit(tmp_path):

@@ -9,6 +9,7 @@ from slurm_dumps import convert, job, node, reason, running
 
 from placewright import solve_round
 from placewright.instances.converters.slurm.hostlist import compress
+from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.documents.policy import Backfill
 
@@ -357,9 +358,12 @@ def test_annotations_say_which_job_of_slurm_it_is(tmp_path):
             "names": ["7"],
         }
     ]
-    assert [one["what"] for one in counts["unsaid"]] == [
-        "tasks of an array beyond its limit, which start later"
-    ]
+    assert {one["what"]: one["names"] for one in counts["unsaid"]} == {
+        "tasks of an array beyond its limit, which start later": ["1"],
+        "on which nodes its first component starts: of that scontrol takes none": ["5"],
+    }
+    doubts = [doubts_of(made.round, one) for one in made.round.jobs]
+    assert [len(one) for one in doubts] == [0, 1, 1, 1]  # of an array those of its tasks
 
 
 def test_a_running_job_on_another_model_than_it_asks_for_stays_where_it_is(tmp_path):

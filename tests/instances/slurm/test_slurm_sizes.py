@@ -105,3 +105,49 @@ def test_a_gpu_that_carries_shards_is_not_free(tmp_path):
     assert (found["1"], found["2"], found["3"]) == ("keep", "keep", "wait")
     assert sorted((found["4"], found["5"])) == ["start", "wait"]
     assert made.round.jobs[0].running.tasks[0].gpus == (0,)
+
+
+@pytest.mark.parametrize(
+    ("partition", "fields", "nodes"),
+    [
+        ("MaxNodes=2", {"max_nodes": 4, "tres_per_node": "gpu:8"}, [1, 2]),
+        ("MaxNodes=2", {"tres_per_node": "gpu:8", "tasks": 4}, [1, 2]),
+        ("MinNodes=2", {"max_nodes": 3, "tres_per_node": "gpu:8"}, [2, 3]),
+        ("MinNodes=2", {"tres_per_node": "gpu:8"}, [2]),
+    ],
+)
+def test_a_partition_bounds_the_numbers_of_nodes(tmp_path, partition, fields, nodes):
+    text = f"PartitionName=p State=UP {partition}\n"
+    made = convert(tmp_path, [asked(1, "node=1") | fields], partitions=text)
+    assert [option.groups[0].count for option in made.round.jobs[0].options] == nodes
+
+
+def test_gpus_divide_among_as_many_nodes_as_a_qos_allows(tmp_path):
+    qos = "Name|Priority|MaxTRES\nlow|0|node=2\n"
+    made = convert(tmp_path, [asked(1, "node=1", tres_per_job="gpu:12", qos="low")], qos=qos)
+    assert groups_of(made) == [[(12, 1, (1, 2))]]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"partitions": "PartitionName=p OverSubscribe=EXCLUSIVE\n"},
+        {"config": "Configuration data as of x\nSelectType = select/linear\n"},
+    ],
+)
+def test_partitions_and_clusters_give_jobs_their_nodes_alone(tmp_path, texts):
+    held = running(1, ("h0", 1, 1, "gpu:h100:1(IDX:0)"))
+    one = asked(2, "node=1", tres_per_node="gpu:1")
+    made = convert(tmp_path, [held, one], [node("h0")], **texts)
+    assert made.round.jobs[1].options[0].groups[0].resources["node"] == 1000
+    plan = solve_round(made.round, time_limit=5.0, isolation="none")
+    assert plan.decisions[1].decision is DecisionKind.WAIT
+
+
+def test_memory_that_slurm_does_not_allocate_keeps_nobody_out(tmp_path):
+    held = running(1, ("h0", 1, 1000, "gpu:h100:1(IDX:0)"))
+    one = asked(2, "node=1", tres_per_node="gpu:1", memory_per_node=900)
+    config = "Configuration data as of x\nSelectTypeParameters = CR_CORE\n"
+    made = convert(tmp_path, [held, one], [node("h0")], config=config)
+    plan = solve_round(made.round, time_limit=5.0, isolation="none")
+    assert plan.decisions[1].decision is DecisionKind.START
