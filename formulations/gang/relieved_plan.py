@@ -16,7 +16,6 @@ from placewright.formulations.gang.problem.terms import CONTENTION
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 
-Steps = Iterator[Candidate | Bound]
 Decide = Callable[[Problem, Session], Steps]
 
 

@@ -27,11 +27,11 @@ from placewright.formulations.gang.problem.jobs import (
     JobPlacement,
     TaskPlacement,
 )
-from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.problem import Problem as GangProblem
 from placewright.topology.units import WHOLE_GPU
 
 
-def displacement_greedy(problem: Problem) -> Placement:
+def displacement_greedy(problem: GangProblem) -> Placement:
     """Return a placement of the gangs of the current lease that preempts few jobs."""
     greedy = _DisplacementGreedy(problem)
     greedy.place_all()
@@ -43,7 +43,7 @@ _PlaceFinder: TypeAlias = Callable[[Choice], Sequence[TaskPlacement] | None]
 
 
 class _DisplacementGreedy:
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: GangProblem) -> None:
         self._problem = problem
         self.placement = Placement(problem)
         self._gpus: Counter[int] = Counter()

@@ -22,7 +22,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.topology.units import MILLION
 
-ADMITTED, BEST_EFFORT = "admitted", "best_effort"
+BEST_EFFORT = "best_effort"
 
 MAX_EXACT_SUM = 1 << 44
 """Beyond this a sum of weighted classes is not exact in a solver, and weights are smaller."""

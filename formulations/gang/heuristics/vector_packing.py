@@ -19,7 +19,6 @@ from placewright.formulations.gang.models.aggregate.host_pricing import best_pat
 from placewright.formulations.session import Session
 from placewright.solver import Model
 
-NOWHERE = -1
 
 
 def best_fit_decreasing(sizes: Ints, free: Ints) -> Ints:

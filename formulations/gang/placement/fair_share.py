@@ -11,8 +11,7 @@ from collections import defaultdict
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
-from placewright.formulations.gang.placement import greedy
-from placewright.formulations.gang.placement.greedy import place_choice
+from placewright.formulations.gang.placement.greedy import fill_greedily, place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.dominant_shares import SHARE, TenantShare
 from placewright.formulations.gang.problem.jobs import Group
@@ -24,7 +23,7 @@ def fill_by_policy(placement: Placement) -> None:
     """Start every waiting job that still fits, in the order of the policy."""
     if shares_before_value(placement.problem):
         _fill_progressively(placement)
-    greedy.fill_greedily(placement)
+    fill_greedily(placement)
 
 
 def shares_before_value(problem: Problem) -> bool:

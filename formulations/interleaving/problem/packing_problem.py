@@ -37,8 +37,6 @@ THOUSAND = 1_000
 ALONE = -1
 """The bucket of classes that share with nobody, and the class where a column has fewer members."""
 
-MAX_MEMBERS = 4
-"""Members of a group at most."""
 
 UNLIMITED_US = 10**14
 """Microseconds that no group takes: 16 stages of 10^9, contention of a thousand times at most."""
