@@ -16,10 +16,10 @@ import numpy as np
 from benchmarks.report import SKIPPED
 from placewright import Plan, Round, solve_round, verify
 from placewright.formulations.gang.heuristics.displace import displace_greedily
-from placewright.formulations.gang.models.host.expand import start_jobs
-from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model, num_task_variables
 from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.rows import add_gpus
+from placewright.formulations.gang.models.host.solve import start_jobs
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from benchmarks.baselines import Answer
 from benchmarks.measure import Measured, RunError
 from benchmarks.report import ERROR, SKIPPED, Row
-from placewright.formulations.bound_arithmetic import tighter
-from placewright.formulations.gang.problem.terms import SENSE
+from placewright.formulations.gang.problem.limits import SENSE
+from placewright.formulations.plan_messages import tighter
 from placewright.rounds.certificate import gap_of
 
 __all__ = ["Runs", "compared"]

@@ -16,7 +16,7 @@ from benchmarks.compare import Runs, compared
 from benchmarks.geo_figures import LATER, TITLES, at_least, cpu_seconds, figures_of, proven_of
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Plan, Round, solve_round
-from placewright.formulations.gang.problem.terms import SENSE
+from placewright.formulations.gang.problem.limits import SENSE
 
 __all__ = ["answers", "placed", "placewright", "ruled"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from placewright import Plan, Round
 from placewright.array_types import Ints
-from placewright.formulations.interleaving.problem.period import best_offsets, contended
+from placewright.formulations.interleaving.problem.packing_problem import best_offsets, contended
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.sharing import Sharing

@@ -12,7 +12,7 @@ from statistics import median
 from benchmarks.incremental_rounds import ENGINE, TOLERANCE, Call, Case, Played, play
 from benchmarks.measure import Measured, RunError, measured
 from benchmarks.report import ERROR, OURS, Row
-from placewright.formulations.gang.problem.terms import SENSE
+from placewright.formulations.gang.problem.limits import SENSE
 from placewright.instances.generators.mixes import MixName
 from placewright.rounds.certificate import gap_of
 

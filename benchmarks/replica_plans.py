@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.replica_rules import Planner, at_home
 from placewright import Plan, Round
 from placewright.formulations.common.wan.arrays import NONE, compile_wan
-from placewright.formulations.common.wan.scheduler import schedule
+from placewright.formulations.common.wan.routing import schedule
 from placewright.formulations.plan_messages import DataPlan
 from placewright.formulations.replicas.problem.compile import compile_problem
 from placewright.formulations.replicas.problem.problem import Layout

@@ -29,8 +29,8 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     ),
     "solving": ("placewright.solver.process:Worker.solve",),
     "expanding": (
-        "placewright.formulations.gang.heuristics.disaggregate:disaggregate",
-        "placewright.formulations.gang.models.host.expand:start_jobs",
+        "placewright.formulations.gang.heuristics.disaggregation:disaggregate",
+        "placewright.formulations.gang.models.host.solve:start_jobs",
     ),
     "verifying": ("placewright.instances.verify:verify",),
 }

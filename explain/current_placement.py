@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from placewright.formulations.gang.problem.quotas import accounts_of, held_before, limits_of
+from placewright.formulations.gang.problem.limits import accounts_of, held_before, limits_of
 from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.checks.round import trusted
 from placewright.instances.derived.arrays import build_cluster

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from placewright.explain.facts.fact import World
 from placewright.explain.facts.gang import base
 from placewright.explain.oracle import SolvingOracle
-from placewright.formulations.gang.problem.quotas import accounts_of, held_before, limits_of
+from placewright.formulations.gang.problem.limits import accounts_of, held_before, limits_of
 from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option

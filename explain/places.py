@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.placement.feasibility import places_by_domain
+from placewright.formulations.gang.placement.gang_tree import tasks_in_all
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.tree_capacity import tasks_in_all
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any, TypeAlias
 
-from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
+from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind, Plan, Task

@@ -18,8 +18,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.bound_arithmetic import SHARPNESS, near
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.plan_messages import SHARPNESS, Bound, Candidate, near
 from placewright.instances.documents.round import Round
 from placewright.solver import (
     Arrays,

@@ -7,9 +7,8 @@ from dataclasses import replace
 from math import ceil, floor, isfinite
 from typing import Literal
 
-from placewright.formulations.bound_arithmetic import near, outward, proven_whole, tighter
 from placewright.formulations.common.priority_classes import PriorityClass
-from placewright.formulations.plan_messages import Bound
+from placewright.formulations.plan_messages import Bound, near, outward, proven_whole, tighter
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import (
     CLAIM_SHARPNESS,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from placewright.formulations.common.priority_classes import classes_by_term
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.limits import CLASS_VALUES, VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import CLASS_VALUES, VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import trusted

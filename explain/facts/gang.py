@@ -17,7 +17,7 @@ from placewright.explain.facts.situation import Situation
 from placewright.explain.facts.taken import taken_by
 from placewright.explain.places import GroupPlaces, NearestPlaces
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
+from placewright.formulations.gang.problem.limits import DisruptionBudget
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan

@@ -15,7 +15,7 @@ from placewright.array_types import Bools, Ints
 from placewright.explain.facts.fact import Fact, Stratum, edit_job, group, named
 from placewright.explain.facts.holding import Holds, Takes, Verb, able_hosts
 from placewright.explain.facts.situation import Situation
-from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.formulations.gang.problem.limits import borrowing_options
 from placewright.instances.derived.durations import span
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.source_words import words_of

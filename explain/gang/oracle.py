@@ -25,14 +25,14 @@ from placewright.formulations.gang.placement.feasibility import fits
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Label
-from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import (
+from placewright.formulations.gang.problem.limits import (
     QuotaKey,
     account_numbers,
     accounts_of,
     amount_numbers,
     limits_of,
 )
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import eligible, expected_end, hosts_away

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from placewright.array_types import Bools, Ints
 from placewright.explain.gang.running import RunningJobs
-from placewright.formulations.gang.problem.pools import Pool
-from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import (
+from placewright.formulations.gang.problem.limits import (
     QuotaKey,
     account_numbers,
     of_use,
     use_numbers,
 )
+from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.shapes import Pool
 from placewright.instances.derived.pools import pools_of
 from placewright.instances.documents.round import Round
 

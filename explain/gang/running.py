@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.problem.quotas import Account, accounts_of
+from placewright.formulations.gang.problem.limits import Account, accounts_of
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.pools import PoolDomains, places_of
 from placewright.instances.documents.caps import Measure

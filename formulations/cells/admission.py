@@ -1,38 +1,260 @@
-"""Admission of guaranteed jobs (Zhao et al., HiveD, OSDI 2020): which start, and in which cells.
-
-They are decided before all others, in the order of priority, each by the binding rule: it is placed
-in the cells that its tenant has bound; else in these and one more, the smallest that suffices; else
-the largest unbound cell is bound and the rule applied again. Only the tenant's own guaranteed jobs
-and cells matter, as in a cluster of its own; other jobs are evicted.
-"""
+"""Admission of guaranteed jobs: which start, in which cells, and which running jobs give way."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.formulations.cells.bindings import Bindings
-from placewright.formulations.cells.residual_pools import cluster_with_limits
+from placewright.array_types import Ints
+from placewright.formulations.cells.virtual_clusters import Bindings
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
+from placewright.formulations.gang.problem.limits import remaining_quotas
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import remaining_quotas
 from placewright.formulations.plan_messages import Candidate, Place
+from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.cell_trees import EntryKey, guaranteed
+from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.pools import Places, places_of, pools_of, running_places
 from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.plan import Task
 from placewright.instances.documents.round import Round
 from placewright.topology.chain import Cell
 from placewright.topology.units import WHOLE_GPU
+
+# Residual capacity of pools once guaranteed jobs start and others leave.
+
+
+class ResidualPools:
+    """What is left of the pools of a round without its running jobs; (pool, domain) pairs.
+
+    Attributes
+    ----------
+    pools : tuple of PoolDomains
+    limits : list of int64 (domains,)
+        Of each pool what jobs may hold after the round.
+    """
+
+    def __init__(self, round_: Round) -> None:
+        self._jobs = round_.jobs
+        self._cluster = build_cluster(round_.cluster) if round_.cluster.pools else None
+        self.pools = () if self._cluster is None else pools_of(round_, self._cluster)
+        running = [] if self._cluster is None else running_places(self._jobs, self._cluster)
+        self.limits: list[Ints] = [pool.limit(running) for pool in self.pools]
+        self._left = [limit.copy() for limit in self.limits]
+
+    def start(self, job: int, option: int, tasks: Sequence[Task]) -> set[tuple[int, int]]:
+        """Charge what a job takes; return the domains that it takes from."""
+        return self._charge(self._jobs[job].options[option], tasks, 1)
+
+    def keep(self, job: int, times: int = 1) -> set[tuple[int, int]]:
+        """Charge what a running job holds (`times` 1), or release it (-1)."""
+        running = self._jobs[job].running
+        if running is None:
+            return set()
+        return self._charge(self._jobs[job].options[running.option], running.tasks, times)
+
+    def enough(self, domains: Collection[tuple[int, int]]) -> bool:
+        """Whether no more than may be is taken of some domains."""
+        return all(self._left[pool][domain] >= 0 for pool, domain in domains)
+
+    def _charge(self, option: Option, tasks: Sequence[Task], times: int) -> set[tuple[int, int]]:
+        places, charged = self._places(tasks), set[tuple[int, int]]()
+        for k, pool in enumerate(self.pools):
+            for domain, amount in pool.taken(option, places).items():
+                self._left[k][domain] -= times * amount
+                charged.add((k, domain))
+        return charged
+
+    def _places(self, tasks: Sequence[Task]) -> Places:
+        return [] if self._cluster is None else places_of(tasks, self._cluster)
+
+
+def cluster_with_limits(round_: Round) -> ClusterDocument:
+    """Return the cluster with as much in its pools as jobs may hold after the round."""
+    if not round_.cluster.pools:
+        return round_.cluster
+    found, residual = [], ResidualPools(round_)
+    for pool, limit in zip(residual.pools, residual.limits, strict=True):
+        more = {pool.names[d]: int(limit[d]) for d in np.flatnonzero(limit > pool.capacity)}
+        capacity = more.pop(None, pool.pool.capacity)
+        domains = {**pool.pool.domains, **{str(name): most for name, most in more.items()}}
+        found.append(pool.pool.model_copy(update={"capacity": capacity, "domains": domains}))
+    return round_.cluster.model_copy(update={"pools": tuple(found)})
+
+
+# Eviction: the running jobs that leave their places to guaranteed jobs that start.
+
+
+@dataclass(frozen=True, slots=True)
+class Evictions:
+    """The evicted jobs.
+
+    Attributes
+    ----------
+    jobs
+        Of each evicted job the guaranteed job that arrives on one of its hosts, or takes from one
+        of its pools.
+    min_cost
+        Least disruption of any evictions, in milli-GPU-seconds: that of jobs whose GPUs are taken.
+        The others might be spared if different jobs left.
+    """
+
+    jobs: Mapping[int, int]
+    min_cost: int
+
+
+def evictions(
+    round_: Round,
+    starts: Mapping[int, tuple[int, Sequence[Task]]],
+    stay: set[int],
+    order: Sequence[int],
+) -> Evictions:
+    """Return the running jobs to evict so that guaranteed jobs start; greedy, in a given order.
+
+    Parameters
+    ----------
+    starts
+        Option and tasks of the guaranteed jobs that start, by their indices in the round.
+    stay
+        Running jobs that cannot be evicted; they fit beside the jobs that start.
+    order
+        The other running jobs, those first that are to keep their places.
+    """
+    comes: dict[str, int] = {}
+    for j, (_, tasks) in starts.items():
+        for task in tasks:
+            comes.setdefault(task.host, j)
+    hardware = hosts_by_name(round_.cluster)
+    left = _ResidualCapacity({host: hardware[host] for host in comes})
+    parted = {gpu for j, (o, tasks) in starts.items() for gpu in _parts(round_.jobs[j], o, tasks)}
+    for j, (option, tasks) in starts.items():
+        left.take(round_.jobs[j], option, tasks, 1)
+    taken = left.gpus_taken()
+    pools = ResidualPools(round_)
+    sought = {where: j for j in starts for where in pools.start(j, *starts[j])}
+    for j in stay:
+        running = round_.jobs[j].running
+        if running is not None:
+            left.take(round_.jobs[j], running.option, running.tasks, 1)
+            pools.keep(j)
+    evicted: dict[int, int] = {}
+    min_cost = 0
+    for j in order:
+        job, running = round_.jobs[j], round_.jobs[j].running
+        if running is None:
+            continue
+        drawn = pools.keep(j)
+        if not any(task.host in comes for task in running.tasks) and drawn.isdisjoint(sought):
+            continue
+        gpus = {(task.host, gpu) for task in running.tasks for gpu in task.gpus}
+        mixed = not parted.isdisjoint(gpus) or any(
+            gpu in taken for gpu in _parts(job, running.option, running.tasks)
+        )
+        left.take(job, running.option, running.tasks, 1)
+        if left.enough and not mixed and pools.enough(drawn):
+            continue
+        left.take(job, running.option, running.tasks, -1)
+        pools.keep(j, -1)
+        by = [comes[task.host] for task in running.tasks if task.host in comes]
+        evicted[j] = (by or [sought[where] for where in sorted(drawn & sought.keys())])[0]
+        if any(
+            taken.get((task.host, gpu), 0) + _each(job, running.option, task) > WHOLE_GPU
+            for task in running.tasks
+            for gpu in task.gpus
+        ):
+            min_cost += _least_cost(job, round_.now)
+    return Evictions(evicted, min_cost)
+
+
+class _ResidualCapacity:
+    """Residual capacity of some hosts."""
+
+    def __init__(self, hosts: Mapping[str, Hardware]) -> None:
+        self._free = {host: dict(has.capacity) for host, has in hosts.items()}
+        self._gpus: defaultdict[tuple[str, int], int] = defaultdict(lambda: WHOLE_GPU)
+        self._short = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether no resource is overcommitted."""
+        return not self._short
+
+    def take(self, job: Job, option: int, tasks: Sequence[Task], times: int) -> None:
+        """Charge what a job holds (`times` 1), or release it (-1)."""
+        for task in tasks:
+            free = self._free.get(task.host)
+            if free is None:
+                continue
+            for name, amount in _demand(job.options[option].groups[task.group]).items():
+                before = free.get(name, 0)
+                free[name] = before - times * amount
+                self._short += (free[name] < 0) - (before < 0)
+            for gpu in task.gpus:
+                before = self._gpus[task.host, gpu]
+                after = before - times * _each(job, option, task)
+                self._gpus[task.host, gpu] = after
+                self._short += (after < 0) - (before < 0)
+
+    def gpus_taken(self) -> dict[tuple[str, int], int]:
+        """Return the milli-GPU taken so far, by host and GPU."""
+        return {gpu: WHOLE_GPU - left for gpu, left in self._gpus.items()}
+
+
+def _parts(job: Job, option: int, tasks: Sequence[Task]) -> set[tuple[str, int]]:
+    """Return the GPUs, by host and index, of which tasks take memory or a MIG slice.
+
+    No running job shares such a GPU with a guaranteed job that arrives, even if both fit.
+    """
+    groups = job.options[option].groups
+    return {
+        (task.host, gpu)
+        for task in tasks
+        if groups[task.group].mig is not None or groups[task.group].gpu_memory
+        for gpu in task.gpus
+    }
+
+
+def _demand(group: TaskGroup) -> dict[str, int]:
+    return {"cpu": group.cpu, "memory": group.memory, **group.resources}
+
+
+def _each(job: Job, option: int, task: Task) -> int:
+    return min(job.options[option].groups[task.group].gpu, WHOLE_GPU)
+
+
+def _least_cost(job: Job, now: int) -> int:
+    """Return the least disruption of evicting a job: one task migrates, or all are preempted."""
+    running = job.running
+    if running is None:
+        return 0
+    option = job.options[running.option]
+    stop = option.milli_gpu * (running.unsaved_s(now) + running.restart_s)
+    migrate = stop if running.migrate_cost is None else running.migrate_cost
+    preempt = stop if running.preempt_cost is None else running.preempt_cost
+    smallest = min(group.gpu for group in option.groups)
+    return min(migrate + smallest, preempt + option.milli_gpu)
+
+
+# Admission of guaranteed jobs (Zhao et al., HiveD, OSDI 2020): which start, and in which cells.
+#
+# They are decided before all others, in the order of priority, each by the binding rule: it is
+# placed in the cells that its tenant has bound; else in these and one more, the smallest that
+# suffices; else the largest unbound cell is bound and the rule applied again. Only the tenant's
+# own guaranteed jobs and cells matter, as in a cluster of its own; other jobs are evicted.
 
 
 @dataclass(frozen=True, slots=True)

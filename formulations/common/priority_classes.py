@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from operator import add
 from typing import NamedTuple
 
-from placewright.formulations.bound_arithmetic import SHARPNESS
+from placewright.formulations.plan_messages import SHARPNESS
 from placewright.formulations.session import Session
 from placewright.instances.documents.job import Job
 

@@ -2,7 +2,7 @@
 
 The running jobs are the last plan. They stay, except those displaced by waiting jobs of more value,
 and those exchanged to fill holes. The duals of the last linear relaxation bound the result
-(dual_prices.py). If the plan is not near this bound, the relaxation is solved again, from the
+(bounds.py). If the plan is not near this bound, the relaxation is solved again, from the
 patterns of the last one and of the plan. If a gap remains, the search goes on from there as in a
 round of its own, and from scratch while that leaves the gap open.
 """
@@ -18,41 +18,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
-from placewright.formulations.bound_arithmetic import near
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.bounds.dual_prices import DualPrices
-from placewright.formulations.gang.bounds.trivial import trivial_bounds
+from placewright.formulations.gang.bounds import DualPrices, trivial_bounds
 from placewright.formulations.gang.heuristics.displace import displace_greedily
-from placewright.formulations.gang.heuristics.exchange import exchange_jobs
+from placewright.formulations.gang.heuristics.ejection import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.migration import migrate
-from placewright.formulations.gang.models.aggregate.column_generation import (
+from placewright.formulations.gang.models.aggregate.accounts import budget_prices
+from placewright.formulations.gang.models.aggregate.host_classes import ResourceGrid
+from placewright.formulations.gang.models.aggregate.host_columns import (
+    HostPatterns,
+    host_patterns_apply,
+)
+from placewright.formulations.gang.models.aggregate.solve import (
     HostPatternModel,
     PricedModel,
     bound_by_relaxation,
     collect_bounds,
     host_pattern_model,
+    later_bounds,
     tasks_per_host,
 )
-from placewright.formulations.gang.models.aggregate.disruption_budget import budget_prices
-from placewright.formulations.gang.models.aggregate.host_columns import (
-    HostPatterns,
-    host_patterns_apply,
-)
-from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
-from placewright.formulations.gang.models.aggregate.term_by_term import later_bounds
 from placewright.formulations.gang.placement.assignment import assign
-from placewright.formulations.gang.placement.completion import complete
-from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
+from placewright.formulations.gang.placement.disruption_budget import complete, repair_disruptions
+from placewright.formulations.gang.placement.greedy import upgrade_options
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.upgrade import upgrade_options
-from placewright.formulations.gang.problem.disruption_budget import BudgetPrices
+from placewright.formulations.gang.problem.limits import VALUE, BudgetPrices
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.task_mix import STRANDED
-from placewright.formulations.gang.problem.terms import VALUE
-from placewright.formulations.gang.relieved_plan import with_relieved_links
-from placewright.formulations.gang.run import run, small
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.gang.problem.terms import STRANDED
+from placewright.formulations.gang.run import run, small, with_relieved_links
+from placewright.formulations.plan_messages import Bound, Candidate, near
 from placewright.formulations.session import Session
 from placewright.solver import Outcome
 from placewright.topology import Cluster

@@ -1,59 +1,108 @@
-"""The gang formulation: a greedy plan, aggregate models, and the exact model where it is small.
-
-`models/host/`, `models/aggregate/model.py` and `models/aggregate/host_columns.py` say what each
-model is exact for. The first term is bounded over a relaxation. Every later one is bounded with the
-earlier terms held at the verified values of the best plan (docs/bounds.md).
-"""
+"""The gang formulation: a greedy plan, aggregate models, and the exact model where it is small."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from placewright.formulations.common.phases import Phase, leaving_out, run_phases
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.bounds.freed import freed_bounds
-from placewright.formulations.gang.bounds.trivial import trivial_bounds
-from placewright.formulations.gang.heuristics.count_search import (
-    COUNT_SEARCH,
-    search_counts,
-    search_small_counts,
-)
-from placewright.formulations.gang.heuristics.fragmentation_search import search_fragmentation
-from placewright.formulations.gang.heuristics.lns import large_neighbourhood_search
+from placewright.formulations.gang.bounds import contention_bounds, freed_bounds, trivial_bounds
+from placewright.formulations.gang.heuristics.contention import relieve_links
 from placewright.formulations.gang.heuristics.migration import (
+    COUNT_SEARCH,
     DISPLACEMENT,
     MIGRATION,
     decide_by_precedence,
     decides_by_precedence,
     evacuate_at_once,
     migrate,
+    search_counts,
+    search_small_counts,
 )
-from placewright.formulations.gang.heuristics.repack import repack_tasks
-from placewright.formulations.gang.heuristics.search import Search, Steps
-from placewright.formulations.gang.heuristics.stopping import close_enough
-from placewright.formulations.gang.models.aggregate.column_generation import (
+from placewright.formulations.gang.heuristics.repacking import repack_tasks
+from placewright.formulations.gang.heuristics.ruin_and_recreate import (
+    large_neighbourhood_search,
+    search_fragmentation,
+)
+from placewright.formulations.gang.heuristics.search import Search, Steps, close_enough
+from placewright.formulations.gang.models.aggregate.host_classes import only_powers_of_two
+from placewright.formulations.gang.models.aggregate.solve import (
     MODELLED_TERMS,
     aggregate_models,
     bound_by_relaxation,
+    bound_by_whole_jobs,
     collect_bounds,
+    later_bounds,
 )
-from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
-from placewright.formulations.gang.models.aggregate.term_by_term import later_bounds
-from placewright.formulations.gang.models.aggregate.whole_jobs import bound_by_whole_jobs
 from placewright.formulations.gang.models.host.model import num_task_variables
 from placewright.formulations.gang.models.host.solve import solve_exactly as run_exact
-from placewright.formulations.gang.placement.fair_share import fill_by_policy
-from placewright.formulations.gang.placement.from_candidate import placement_of
-from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.upgrade import upgrade_options
+from placewright.formulations.gang.placement.assignment import assign
+from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
+from placewright.formulations.gang.placement.greedy import fill_by_policy, upgrade_options
+from placewright.formulations.gang.placement.placement import Placement, placement_of
+from placewright.formulations.gang.problem.limits import CONTENTION, ENTITLED, PROGRESS, VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.task_mix import STRANDED
-from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
-from placewright.formulations.gang.relieved_plan import with_relieved_links
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.gang.problem.terms import STRANDED
+from placewright.formulations.plan_messages import SHARPNESS, Bound, Candidate, near
 from placewright.formulations.session import Session
+
+# Plans once more, their overloaded links relieved (contention.py).
+
+
+Decide = Callable[[Problem, Session], Steps]
+
+
+def with_relieved_links(problem: Problem, session: Session, decide: Decide) -> Steps:
+    """Yield the steps of a search, and its best plan with less contention, if found.
+
+    As soon as all terms before are proven, and at the end: where no link is overloaded, the term
+    needs no model.
+    """
+    if CONTENTION not in problem.terms:
+        yield from decide(problem, session)
+        return
+    before = problem.terms[: problem.terms.index(CONTENTION)]
+    best: Candidate | None = None
+    tried: Candidate | None = None
+    share = parameters.PARAMETERS.neighbourhood.uplink_share
+    for step in decide(problem, session.part(1 - share)):
+        known = session.best
+        yield step
+        if isinstance(step, Candidate) and session.best != known:
+            best = step
+        if best is not tried and best is not None and _are_proven(session, before):
+            tried = best
+            yield from _relieved(problem, session, best)
+    if best is not tried and best is not None:
+        yield from _relieved(problem, session, best)
+
+
+def _are_proven(session: Session, terms: Sequence[str]) -> bool:
+    """Whether the bounds of some terms equal the values of the best plan, but for rounding."""
+    best, bounds = session.best, session.best_known.bounds
+    return best is not None and all(
+        term in bounds and near(bounds[term], best[term], SHARPNESS) for term in terms
+    )
+
+
+def _relieved(problem: Problem, session: Session, candidate: Candidate) -> Steps:
+    if session.expired() or _are_proven(session, [CONTENTION]):
+        return
+    yield from contention_bounds(problem, session)
+    if _are_proven(session, [CONTENTION]):
+        return
+    placement = placement_of(problem, candidate)
+    if relieve_links(placement, session, session.best_known.bounds.get(CONTENTION, 0.0)):
+        repair_disruptions(placement)
+        yield assign(placement, "relieved links")
+
+
+# `models/host/`, `models/aggregate/model.py` and `models/aggregate/host_columns.py` say what each
+# model is exact for. The first term is bounded over a relaxation. Every later one is bounded with
+# the earlier terms held at the verified values of the best plan (docs/bounds.md).
+
 
 Applies: TypeAlias = Callable[[Search], bool]
 FREED = "freed"
@@ -67,7 +116,7 @@ def run(
     Parameters
     ----------
     without
-        Names of phases to leave out, also of those in `migration.py` and `count_search.py`.
+        Names of phases to leave out, also of those in `migration.py`.
 
     Raises
     ------

@@ -9,29 +9,28 @@ from functools import cached_property
 
 import numpy as np
 
-from placewright.formulations.bound_arithmetic import SHARPNESS, near
 from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
-from placewright.formulations.gang.problem.terms import PROGRESS, VALUE
+from placewright.formulations.gang.problem.limits import PROGRESS, VALUE
 from placewright.formulations.geo import parameters
-from placewright.formulations.geo.bounds.assignment_bounds import (
+from placewright.formulations.geo.bounds import (
     class_bounds,
     cost_bound,
     integer_value_bound,
     solve_value_bound,
 )
-from placewright.formulations.geo.heuristics.data_orders import add_data_orders
-from placewright.formulations.geo.heuristics.decomposition import decompose_by_region
-from placewright.formulations.geo.heuristics.exchange import minimise_remote_reads
-from placewright.formulations.geo.models.monolithic import (
+from placewright.formulations.geo.heuristics.assign import minimise_remote_reads
+from placewright.formulations.geo.heuristics.decomposition import (
+    add_data_orders,
+    decompose_by_region,
+)
+from placewright.formulations.geo.models.assignment_lp import (
     MonolithicRound,
     monolithic_round,
     monolithic_round_in_time,
 )
-from placewright.formulations.geo.problem.class_arrays import JobClasses
-from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.geo.problem.job_classes import build_job_classes
-from placewright.formulations.geo.problem.running_jobs import RunningJobs
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.geo.problem.compile import Problem, RunningJobs
+from placewright.formulations.geo.problem.job_classes import JobClasses, build_job_classes
+from placewright.formulations.plan_messages import SHARPNESS, Bound, Candidate, near
 from placewright.formulations.session import Session
 
 UNREACHABLE = 2**62

@@ -1,10 +1,10 @@
 """The interleaving formulation: groups by set packing, placed as gangs; bounds by the same packing.
 
 Exact for which jobs share GPUs, at which offsets and with which CPU and memory, as far as rows say
-what fits on hosts (`problem/capacity_rows.py`); where groups lie is decided by the gang formulation
+what fits on hosts (`problem/capacity.py`); where groups lie is decided by the gang formulation
 afterwards. If not all of them find a place, rows are tightened to what did, and the jobs grouped
 anew. Where nobody can share GPUs, the gang formulation decides it all
-(`models/cpu_memory_knapsack.py`).
+(`models.py`).
 
 References
 ----------
@@ -18,35 +18,39 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
-from placewright.formulations.common.inner_rounds import inner_plans
-from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
+from placewright.formulations.common.phases import (
+    Phase,
+    SearchState,
+    inner_plans,
+    leaving_out,
+    run_phases,
+)
 from placewright.formulations.common.priority_classes import classes_by_term
-from placewright.formulations.interleaving.heuristics.packing_search import (
+from placewright.formulations.interleaving.heuristics import (
     PackingSearch,
     staying,
 )
-from placewright.formulations.interleaving.models.as_gangs import (
+from placewright.formulations.interleaving.models import (
     GangRound,
+    OneArrival,
     build_gang_round,
-    options_alone,
-)
-from placewright.formulations.interleaving.models.cpu_memory_knapsack import (
     gangs_without_sharing,
+    has_one_arrival,
+    options_alone,
     solve_without_sharing,
 )
-from placewright.formulations.interleaving.models.one_arrival import OneArrival, has_one_arrival
+from placewright.formulations.interleaving.problem.capacity import amounts_held, quota_left
 from placewright.formulations.interleaving.problem.compile import (
     OBJECTIVES,
     Interleaving,
     compile_interleaving,
+    job_groups_of,
 )
-from placewright.formulations.interleaving.problem.job_groups import job_groups_of
-from placewright.formulations.interleaving.problem.priorities import (
+from placewright.formulations.interleaving.problem.sharing import (
     TERM,
     jobs_of_class,
     priority_classes,
 )
-from placewright.formulations.interleaving.problem.residual_capacity import amounts_held, quota_left
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.derived.speed import speed

@@ -13,19 +13,17 @@ from placewright.array_types import Bools, Floats
 from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.data_relaxation import (
+from placewright.formulations.replicas.bounds.prove import (
+    prove_bounds,
     relaxation_replicas,
     replica_tree_of,
 )
-from placewright.formulations.replicas.bounds.prove import prove_bounds
-from placewright.formulations.replicas.heuristics.greedy import greedy_solution
-from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
-from placewright.formulations.replicas.heuristics.incumbent import Incumbent
-from placewright.formulations.replicas.heuristics.multi_start import anneal, anneal_repeatedly
-from placewright.formulations.replicas.heuristics.restricted_search import search_restricted
-from placewright.formulations.replicas.heuristics.timed_lns import search_neighbourhoods
+from placewright.formulations.replicas.heuristics.annealing import anneal, anneal_repeatedly
+from placewright.formulations.replicas.heuristics.greedy import exchange_homes, greedy_solution
+from placewright.formulations.replicas.heuristics.incumbent import Incumbent, search_neighbourhoods
+from placewright.formulations.replicas.heuristics.relax_and_fix import search_restricted
 from placewright.formulations.replicas.machine_code import ANNEALING, DESCENTS
-from placewright.formulations.replicas.models.lexicographic import is_small, solve_lexicographically
+from placewright.formulations.replicas.models.mip import is_small, solve_lexicographically
 from placewright.formulations.replicas.problem.problem import DATA, Problem
 from placewright.formulations.session import Session
 

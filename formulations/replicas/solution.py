@@ -8,8 +8,7 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
-from placewright.formulations.replicas.problem.objective import overload_of
-from placewright.formulations.replicas.problem.problem import HOMELESS, Layout, Problem
+from placewright.formulations.replicas.problem.problem import HOMELESS, Layout, Problem, overload_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from placewright.formulations.gang.placement.greedy import place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.residual import residual
+from placewright.formulations.gang.problem.subproblem import residual
 from placewright.formulations.plan_messages import Candidate
 from placewright.rounds.backfill.pools import Amounts, fit
 from placewright.rounds.backfill.profile import NEVER, Profile, Reservation, gpus_taken

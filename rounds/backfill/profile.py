@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from placewright.array_types import Bools, Ints
+from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
 from placewright.instances.derived.waiting import expected_end, hosts_away
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.problem.quotas import resources_held
+from placewright.formulations.gang.problem.limits import resources_held
 from placewright.instances.derived.hardware import hardware, pooled_resources
 from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.ranges import expand

@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from placewright.formulations.cells.admission import pinned
-from placewright.formulations.cells.residual_round import ResidualRound, residual_round_of
-from placewright.formulations.cells.run import CellProblem, run
+from placewright.formulations.cells.run import CellProblem, ResidualRound, residual_round_of, run
 from placewright.formulations.gang.problem.compile import Compiler
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate

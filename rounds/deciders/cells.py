@@ -7,9 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from placewright.formulations.cells.admission import Admission
-from placewright.formulations.cells.disruption_budget import admit_within_budget
-from placewright.formulations.cells.residual_round import ResidualRound, residual_round_of
-from placewright.formulations.cells.run import CellProblem, run
+from placewright.formulations.cells.run import (
+    CellProblem,
+    ResidualRound,
+    admit_within_budget,
+    residual_round_of,
+    run,
+)
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound, Candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placewright.formulations.gang.placement.assignment import assign
-from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Candidate

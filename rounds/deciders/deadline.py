@@ -11,7 +11,7 @@ import numpy as np
 
 from placewright.formulations.common.priority_classes import write_out_terms
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
-from placewright.formulations.deadline.problem.priorities import (
+from placewright.formulations.deadline.problem.problem import (
     ADMITTED,
     BEST_EFFORT,
     classes_of_terms,

@@ -8,9 +8,9 @@ from typing import Any
 from placewright.formulations.cells.run import CellProblem
 from placewright.formulations.cells.run import run as run_cells
 from placewright.formulations.common.priority_classes import PriorityClass, classes_by_term
-from placewright.formulations.gang.problem.priority_classes import priority_classes
+from placewright.formulations.gang.problem.jobs import priority_classes
+from placewright.formulations.gang.problem.limits import VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Plan

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from placewright.formulations.common.priority_classes import PriorityClass, classes_by_term
-from placewright.formulations.gang.problem.priority_classes import priority_classes
-from placewright.formulations.gang.problem.terms import VALUE
-from placewright.formulations.geo.heuristics.data_orders import never_runnable, regions_after
+from placewright.formulations.gang.problem.jobs import priority_classes
+from placewright.formulations.gang.problem.limits import VALUE
+from placewright.formulations.geo.heuristics.decomposition import never_runnable, regions_after
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.formulations.geo.run import run
 from placewright.formulations.plan_messages import Bound, Candidate, DataPlan

@@ -15,7 +15,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.interleaving.problem.compile import (
     Interleaving,
 )
-from placewright.formulations.interleaving.problem.priorities import TERM, priority_classes
+from placewright.formulations.interleaving.problem.sharing import TERM, priority_classes
 from placewright.formulations.interleaving.run import (
     compile_with_running_fixed,
     run,

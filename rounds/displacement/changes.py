@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from placewright.formulations.gang.problem.entitlement import borrowing_options
-from placewright.formulations.gang.problem.leave import NOBODY, Leave
+from placewright.formulations.gang.problem.jobs import NOBODY, Leave
+from placewright.formulations.gang.problem.limits import borrowing_options
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.documents.option import Option, TaskGroup

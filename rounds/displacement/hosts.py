@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from placewright.formulations.interleaving.problem.merged_groups import merged_task_groups
+from placewright.formulations.interleaving.problem.compile import merged_task_groups
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.option import TaskGroup

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
+from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
 from placewright.instances.documents.caps import Measure
 from placewright.rounds.displacement.changes import Changes, PlacedTask
 from placewright.rounds.displacement.domains import DomainNames

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from placewright.formulations.common.priority_classes import PriorityClass
-from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
+from placewright.formulations.gang.heuristics.displace import plan_without_solver
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.limits import VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.geo.heuristics.subproblem import RegionSubproblem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session

@@ -13,8 +13,8 @@ from placewright.array_types import Bools, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.feasibility import fits
 from placewright.formulations.gang.problem.jobs import Choice
+from placewright.formulations.gang.problem.limits import resources_held
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import resources_held
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.cell_trees import (
     EntryKey,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import Choice, Group, Label
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.residual import charge, residual
+from placewright.formulations.gang.problem.subproblem import charge, residual
 from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.documents.plan import Reason
 from placewright.rounds.sections.pool_states import PoolsLeft, PoolStates

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.problem.pools import Pool
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.shapes import Pool
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.pools import PoolDomains, pools_of, running_places
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from placewright.formulations.gang.problem.quotas import Account, accounts_of, limits_of
+from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job

@@ -8,7 +8,7 @@ from dataclasses import replace
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.residual import charge
+from placewright.formulations.gang.problem.subproblem import charge
 from placewright.formulations.plan_messages import Candidate, Place, Slots
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round

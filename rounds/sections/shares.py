@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.formulations.gang.problem.dominant_shares import SCALE, TenantShare
+from placewright.formulations.gang.problem.limits import SCALE, TenantShare
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 

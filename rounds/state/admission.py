@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
-from placewright.formulations.deadline.online_admission import (
-    Arrival,
-    admit_arrival,
-    admit_earliest,
-)
 from placewright.formulations.deadline.problem.compile import (
     Admission,
     compile_admission,
     without_deadlines,
 )
 from placewright.formulations.deadline.problem.problem import NONE, Schedule, intervals
+from placewright.formulations.deadline.run import (
+    Arrival,
+    admit_arrival,
+    admit_earliest,
+)
 from placewright.instances.documents.deadline import Due
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import term_values
+from placewright.formulations.replicas.problem.problem import term_values
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 

@@ -13,7 +13,7 @@ from placewright.formulations.gang.placement.feasibility import fits
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import NO_LEVEL
-from placewright.formulations.gang.problem.residual import residual
+from placewright.formulations.gang.problem.subproblem import residual
 from placewright.instances.documents.round import Round
 
 

@@ -12,7 +12,7 @@ from gang_parameters import set_parameters
 
 from placewright import load_round, solve_round, verify
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.entitlement import borrowing_options
+from placewright.formulations.gang.problem.limits import borrowing_options
 from placewright.instances import verify as verification
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from placewright.array_types import Floats
-from placewright.formulations.gang.models.aggregate import column_generation
+from placewright.formulations.gang.models.aggregate import solve as aggregate
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.host import solve as exact
@@ -198,7 +198,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
 
         monkeypatch.setattr(kind, "add_improving", improve)
     monkeypatch.setattr(highs, "solve", backend)
-    monkeypatch.setattr(column_generation, "multipliers", late)
+    monkeypatch.setattr(aggregate, "multipliers", late)
     monkeypatch.setattr(exact, "multipliers", late)
     set_parameters(monkeypatch, "neighbourhood", max_failures=0)
     monkeypatch.setattr(solve, "versions", lambda _: {})

@@ -1,32 +1,259 @@
-"""List scheduling: leases for selected alternatives, by priority rules, with repair.
-
-Three rules are tried until one of them drops no job. `backwards` and `forwards` go lease by lease
-and schedule the jobs of least slack (usable leases less leases still needed). `gangs` goes job by
-job, the largest gang first, then the least slack, in the latest leases that fit. Dropped jobs are
-then inserted by ejection chains; one that has a promise already may displace jobs that lose less.
-
-`backwards` is exact where every job asks one GPU of one row and all may begin at once: seen from
-the horizon all jobs are due together, and the longest remaining work first is optimal whatever the
-capacity of each lease.
-
-References
-----------
-McNaughton, "Scheduling with deadlines and loss functions", Management Science 1959.
-"""
+"""Constructed schedules of leases: priority rules, ejection chains, offers to refused jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.heuristics.ejection_chains import EjectionChains
-from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, chunks
-from placewright.formulations.deadline.problem.schedule import ScheduleState
-from placewright.formulations.deadline.problem.slack import Slack
+from placewright.formulations.deadline.problem.compile import (
+    Admission,
+    CapacityRows,
+    first_with,
+    hosts_of,
+    largest_host_gpus,
+    options_of,
+)
+from placewright.formulations.deadline.problem.leases import ScheduleState, Slack
+from placewright.formulations.deadline.problem.problem import (
+    NONE,
+    Problem,
+    Schedule,
+    chunks,
+    intervals,
+)
+from placewright.formulations.plan_messages import Promise
+from placewright.instances.derived.lease_arithmetic import (
+    completion_time,
+    leases_needed,
+    work_per_lease,
+)
+from placewright.instances.documents.deadline import Deadline
+from placewright.instances.documents.job import Job
+
+# Ejection chains: insert a job by moving other jobs' leases, one after another.
+#
+# A job that lacks a lease takes a full one; a job that must leave it moves to another lease of
+# its window, from which, if that is full too, another job is ejected in turn. With gangs of one
+# size the chains are augmenting paths of a flow of leases to jobs, so that a job is rejected only
+# if no schedule of the same promises can hold it. With gangs of several sizes a lease is freed by
+# several chains, and within a chain one job replaces one job: a heuristic.
+#
+# References
+# ----------
+# Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman
+# problems", Discrete Applied Mathematics 65, 1996; Ford and Fulkerson, "Maximal flow through a
+# network", Canadian Journal of Mathematics 8, 1956.
+
+
+Move = tuple[int, int, int]
+"""A job, the lease that it leaves, or `NOWHERE`, and the lease that it enters."""
+
+NOWHERE = -1
+
+
+class EjectionChains:
+    """Inserts jobs into a schedule state; rejected ones are remembered until a job is removed.
+
+    Parameters
+    ----------
+    work_limit
+        Jobs times leases that all insertions together may examine; None: as the parameters say.
+    """
+
+    def __init__(self, state: ScheduleState, work_limit: int | None = None) -> None:
+        self.state = state
+        if work_limit is None:
+            work_limit = parameters.PARAMETERS.max_chain_cells
+        self.work_left = work_limit
+        self._rejected: list[tuple[int, int, int, int]] = []
+
+    def forget_rejected(self) -> None:
+        """Forget rejected alternatives, since a job was removed and they may fit now."""
+        self._rejected.clear()
+
+    def insert(self, alternative: int) -> bool:
+        """Insert a job by an alternative; return whether it fits, else change nothing."""
+        state, problem = self.state, self.state.problem
+        job, need, leases = (
+            int(problem.job[alternative]),
+            int(problem.need[alternative]),
+            state.free_leases(alternative),
+        )
+        if len(leases) >= need:
+            state.add(alternative, leases[-need:])
+            return True
+        if self._dominated(alternative):
+            return False
+        state.add(alternative, leases)
+        dead_ends = np.zeros(problem.horizon, dtype=np.bool_)
+        if self.extend(job, need - len(leases), dead_ends) is not None:
+            return True
+        state.remove(job)
+        if self.work_left > 0:
+            self._rejected.append(self._signature(alternative))
+        return False
+
+    def extend(self, job: int, number: int, dead_ends: Bools) -> list[Move] | None:
+        """Give a job of the schedule more leases, and return all moves in order; None: no change.
+
+        Leases in `dead_ends` (horizon,) are neither taken nor entered; leases found to have no
+        chain are added to it.
+        """
+        state, moves, left = self.state, list[Move](), number
+        demand = state.class_demand[state.demand_class[state.alternative[job]]]
+        holds = (state.problem.capacity >= demand[:, None]).all(axis=0)
+        untried = np.flatnonzero(state.idle[job] & holds & ~dead_ends)
+        shortage = np.maximum(0, demand[:, None] - state.residual[:, untried]).sum(axis=0)
+        # Those that lack least first, of them the latest.
+        order = np.lexsort((-untried, shortage))
+        failures_left = parameters.PARAMETERS.max_failed_leases
+        for position, lease in enumerate(untried[order].tolist()):
+            if (
+                not left
+                or len(untried) - position < left
+                or self.work_left <= 0
+                or not failures_left
+            ):
+                break
+            if dead_ends[lease] or not state.idle[job, lease]:
+                continue
+            if self._free_lease(lease, demand, dead_ends, moves):
+                state.assign(job, lease)
+                moves.append((job, NOWHERE, lease))
+                left -= 1
+            elif not dead_ends[lease]:
+                failures_left -= 1
+        if left:
+            self.undo(moves, 0)
+            return None
+        return moves
+
+    def undo(self, moves: list[Move], number: int) -> None:
+        """Undo all moves but the first `number`, the last one first."""
+        while len(moves) > number:
+            job, left, entered = moves.pop()
+            self.state.unassign(job, entered)
+            if left != NOWHERE:
+                self.state.assign(job, left)
+
+    def _signature(self, alternative: int) -> tuple[int, int, int, int]:
+        problem = self.state.problem
+        first, end, need = (
+            int(problem.first[alternative]),
+            int(problem.end[alternative]),
+            int(problem.need[alternative]),
+        )
+        return int(self.state.demand_class[alternative]), first, end, need
+
+    def _dominated(self, alternative: int) -> bool:
+        """Whether an alternative that asks no more, in no smaller a window, was rejected."""
+        demand_class, first, end, need = self._signature(alternative)
+        demand = self.state.class_demand[demand_class]
+        return any(
+            first >= other_first
+            and end <= other_end
+            and need >= other_need
+            and (demand >= self.state.class_demand[other]).all()
+            for other, other_first, other_end, other_need in self._rejected
+        )
+
+    def _free_lease(self, lease: int, demand: Ints, dead_ends: Bools, moves: list[Move]) -> bool:
+        """Free the demand in a lease by ejection chains; where that fails, change nothing."""
+        state, before = self.state, len(moves)
+        while ((shortage := demand - state.residual[:, lease])[demand > 0] > 0).any():
+            # After moves that are taken back again nothing is known of other leases.
+            reached = dead_ends if len(moves) == before else dead_ends.copy()
+            chain = self._find_chain(lease, np.where(demand > 0, shortage, 0), reached)
+            if chain is None:
+                self.undo(moves, before)
+                return False
+            # The last step first: it enters a lease with capacity.
+            for job, left, entered in chain:
+                state.unassign(job, left)
+                state.assign(job, entered)
+            moves.extend(chain)
+        return True
+
+    def _find_chain(self, lease: int, shortage: Ints, dead_ends: Bools) -> list[Move] | None:
+        """Return a shortest chain that frees a lease, last first; None if there is none.
+
+        Breadth-first search. `shortage` (rows,) is what must be freed; where no single job holds as
+        much, one that holds part of it leaves. Leases in `dead_ends` are not entered; if there is
+        no chain, all leases reached are added to them.
+        """
+        state, visited = self.state, dead_ends.copy()
+        fits, row = state.fits_by_class()
+        visited[lease] = True
+        parent: dict[int, Move] = {}
+        queue = [(lease, np.maximum(0, shortage))]
+        for at, deficit in queue:
+            if self.work_left <= 0:
+                return None
+            candidates = self._candidates(at, deficit, partial=at == lease)
+            self.work_left -= (
+                len(candidates) + parameters.PARAMETERS.lease_visit_cost_jobs
+            ) * state.problem.horizon
+            if not len(candidates):
+                continue
+            allowed = state.idle[candidates]
+            allowed &= ~visited
+            classes = state.demand_class[state.alternative[candidates]]
+            direct = allowed & fits[row[classes]]
+            if len(out := np.flatnonzero(direct.any(axis=1))):
+                job, to = int(candidates[out[0]]), int(np.flatnonzero(direct[out[0]])[-1])
+                chain = [(job, at, to)]
+                while chain[-1][1] != lease:
+                    chain.append(parent[chain[-1][1]])
+                return chain
+            reached = np.flatnonzero(allowed.any(axis=0))
+            visited[reached] = True
+            smallest = allowed[:, reached].argmax(axis=0)
+            for to, by in zip(reached.tolist(), smallest.tolist(), strict=True):
+                parent[to] = (int(candidates[by]), at, to)
+                demand = state.class_demand[classes[by]]
+                next_deficit = np.maximum(0, demand - state.residual[:, to])
+                queue.append((to, np.where(demand > 0, next_deficit, 0)))
+        dead_ends |= visited
+        return None
+
+    def _candidates(self, lease: int, deficit: Ints, *, partial: bool) -> Ints:
+        """Return jobs that could leave a lease: those that free all of the deficit, smallest first.
+
+        Those that free some of it follow if `partial`, largest first.
+        """
+        state = self.state
+        jobs = np.flatnonzero(state.runs[:, lease])
+        demand = state.class_demand[state.demand_class[state.alternative[jobs]]]
+        enough: Bools = np.all(demand >= deficit, axis=1)
+        size: Ints = demand.sum(axis=1)
+        if partial:
+            some = (demand[:, deficit > 0] > 0).any(axis=1)
+            jobs, enough, size = jobs[some], enough[some], size[some]
+        else:
+            jobs, enough, size = jobs[enough], enough[enough], size[enough]
+        return jobs[np.lexsort((np.where(enough, size, -size), ~enough))]
+
+
+# List scheduling: leases for selected alternatives, by priority rules, with repair.
+#
+# Three rules are tried until one of them drops no job. `backwards` and `forwards` go lease by lease
+# and schedule the jobs of least slack (usable leases less leases still needed). `gangs` goes job by
+# job, the largest gang first, then the least slack, in the latest leases that fit. Dropped jobs are
+# then inserted by ejection chains; one that has a promise already may displace jobs that lose less.
+#
+# `backwards` is exact where every job asks one GPU of one row and all may begin at once: seen
+# from the horizon all jobs are due together, and the longest remaining work first is optimal
+# whatever the capacity of each lease.
+#
+# References
+# ----------
+# McNaughton, "Scheduling with deadlines and loss functions", Management Science 1959.
+
 
 Order = Literal["backwards", "forwards", "gangs"]
 
@@ -249,3 +476,131 @@ def _first_fit(demand: Ints, residual: Ints) -> Ints:
         waiting = waiting[(demand[waiting] <= residual).all(axis=1)]
     accepted: Ints = np.concatenate([np.zeros(0, dtype=np.int64), *chosen])
     return accepted
+
+
+# Offers to refused jobs: the earliest finish that fits beside a plan.
+#
+# Each job is offered, on its own, the first leases with capacity for it; no other job moves.
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An option of a job that asks for a promise: its demand, leases needed, and time of the last.
+
+    `need` leases, of which the last one ends `last_s` seconds after it has begun.
+    """
+
+    job: int
+    option: int
+    need: int
+    first: int
+    last_s: int
+    demand: tuple[int, ...]
+
+
+class Offers:
+    """Earliest finishes of the jobs of a round beside a schedule, their due times left aside.
+
+    Parameters
+    ----------
+    admission
+        Its jobs with due times may be refused, and are made offers then. The current lease is not
+        offered in a round in which something runs where nothing new may arrive.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        jobs = admission.round.jobs
+        rows = CapacityRows(admission.round, (jobs[j] for j in admission.jobs))
+        largest = largest_host_gpus(admission.round)
+        # Capacity that only jobs already there may use is not offered to others.
+        self._earliest = 1 if rows.has_closed_running_gpus() else 0
+        self._requests = [
+            request
+            for number, j in enumerate(admission.jobs)
+            if (deadline := jobs[j].deadline) is not None and deadline.due
+            for request in self._of(number, jobs[j], deadline, rows, largest)
+        ]
+        demands = np.array([request.demand for request in self._requests], dtype=np.int64)
+        self._class_demand, class_of = np.unique(
+            demands.reshape(len(self._requests), rows.count), axis=0, return_inverse=True
+        )
+        self._class_of: Ints = class_of.reshape(-1)
+        self._job = np.array([request.job for request in self._requests], dtype=np.int64)
+        self._need = np.array([request.need for request in self._requests], dtype=np.int64)
+        self._first = np.array([request.first for request in self._requests], dtype=np.int64)
+        self._last_s = np.array([request.last_s for request in self._requests], dtype=np.int64)
+
+    def _of(
+        self,
+        number: int,
+        job: Job,
+        deadline: Deadline,
+        rows: CapacityRows,
+        largest: Mapping[str, int],
+    ) -> Iterator[_Request]:
+        round_, running = self._admission.round, job.running
+        length = round_.leases.length_s
+        for o in options_of(job):
+            option = job.options[o]
+            pace, hosts = deadline.pace(o), hosts_of(job, option, largest)
+            first = first_with(round_, job, o)
+            if running is None or not running.pinned:
+                first = max(first, self._earliest)
+            count = leases_needed(deadline.work, pace, length, hosts)
+            if count is None:
+                continue
+            left = deadline.work - (count - 1) * work_per_lease(pace, length, hosts)
+            yield _Request(
+                job=number,
+                option=o,
+                need=count,
+                first=first,
+                last_s=completion_time(0, left, pace, hosts),
+                demand=tuple(rows.demand(job, o)),
+            )
+
+    def for_refused(self, kept: Schedule) -> tuple[Promise, ...]:
+        """Return an offer for each refused job that fits before the horizon, in their order."""
+        admission = self._admission
+        refused = np.flatnonzero(kept.alternative[self._job] == NONE)
+        if not len(refused):
+            return ()
+        residual = admission.problem.capacity - kept.usage(admission.problem)
+        fits: Bools = np.ones((len(self._class_demand), residual.shape[1]), dtype=np.bool_)
+        for row, have in enumerate(residual):
+            fits &= self._class_demand[:, row, None] <= have
+        last = _last_lease(fits, self._class_of[refused], self._first[refused], self._need[refused])
+        refused, last = refused[last != NONE], last[last != NONE]
+        done = last * admission.round.leases.length_s + self._last_s[refused]
+        # The earliest finish of each job, and of those the option that needs the fewest leases.
+        order = np.lexsort((self._need[refused], done, self._job[refused]))
+        _, best = np.unique(self._job[refused[order]], return_index=True)
+        offers = []
+        for position in order[best].tolist():
+            number = int(refused[position])
+            request, at = self._requests[number], admission.round.now + int(done[position])
+            usable = fits[self._class_of[number], request.first : int(last[position]) + 1]
+            leases = intervals(np.flatnonzero(usable) + request.first)
+            offers.append(Promise(admission.jobs[request.job], request.option, at, 0, at, leases))
+        return tuple(offers)
+
+
+def _last_lease(fits: Bools, class_of: Ints, first: Ints, need: Ints) -> Ints:
+    """Return the lease by which each request has had as many fitting leases as it needs, or `NONE`.
+
+    Parameters
+    ----------
+    fits
+        (classes, horizon): the leases in which a request of each demand class fits.
+    class_of, first, need
+        (requests,): its demand class, the first lease that it can use, the leases that it needs.
+    """
+    horizon = fits.shape[1]
+    last = np.full(len(class_of), NONE, dtype=np.int64)
+    for one in np.unique(class_of):
+        mine = np.flatnonzero((class_of == one) & (first < horizon))
+        counted = np.concatenate([[0], np.cumsum(fits[one])])
+        end = np.searchsorted(counted, counted[first[mine]] + need[mine])
+        last[mine] = np.where(end <= horizon, end - 1, NONE)
+    return last

@@ -1,46 +1,272 @@
-"""Master and subproblem: a demand-bound LP chooses alternatives, heuristics find their leases.
-
-The master (`master_lp`) bounds what can be admitted; its LP solution is rounded down, then improved
-by MIPs over a growing core (`core_mip`). For each choice list scheduling, ejection chains, path
-relinking and a feasibility MIP look for leases. Small problems end with the exact time-indexed
-model, larger ones with large neighbourhood search.
-
-References
-----------
-Balas and Zemel, "An algorithm for large zero-one knapsack problems", Operations Research 28, 1980;
-Glover, "Ejection chains, reference structures and alternating path methods", Discrete Applied
-Mathematics 65, 1996; Shaw, CP'98 (LNS).
-"""
+"""Master and subproblem: a demand-bound LP chooses alternatives, heuristics find their leases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 
 import numpy as np
 
-from placewright.array_types import Bools
-from placewright.formulations.bound_arithmetic import near
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.common.phases import Phase, SearchState, run_phases
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.heuristics.core_mip import Selection, core_search, round_down
-from placewright.formulations.deadline.heuristics.feasibility_mip import (
-    choose_alternatives,
-    find_leases,
-)
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     complete,
     list_schedule,
     objective,
 )
-from placewright.formulations.deadline.heuristics.lns import improve
-from placewright.formulations.deadline.heuristics.path_relinking import relink, restore_promises
+from placewright.formulations.deadline.heuristics.local_search import (
+    improve,
+    relink,
+    restore_promises,
+)
 from placewright.formulations.deadline.models import time_indexed
-from placewright.formulations.deadline.models.demand_bound import DemandRows, fits_in_memory
-from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
+from placewright.formulations.deadline.models.demand_bound import (
+    DemandRows,
+    LagrangianBound,
+    MasterLp,
+    MasterObjective,
+    feasible_alone,
+    fits_in_memory,
+)
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from placewright.formulations.plan_messages import near
 from placewright.formulations.session import Session
+from placewright.solver import Arrays, Outcome, Status
+
+# Core MIP: branch and bound over the jobs whose best alternative the duals leave in doubt.
+#
+# An LP solution chooses all but a few alternatives integrally, and the duals bound what any other
+# choice of a job loses (its regret). So a MIP over the jobs of least regret, the core, comes
+# close to the bound; all other jobs keep the alternative of best reduced cost.
+#
+# References
+# ----------
+# Balas and Zemel, "An algorithm for large zero-one knapsack problems", Operations Research 28, 1980
+# (the core of a program).
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """An alternative for each job, or `NONE`, without leases; and a claimed bound, if any."""
+
+    alternative: Ints
+    bound: int | None = None
+
+    def value(self, problem: Problem) -> int:
+        """Value of all promises of the selection, as if all of them had leases."""
+        return int(problem.counted[self.alternative[self.alternative != NONE]].sum())
+
+
+def round_down(master: MasterLp, chosen: Floats) -> Selection:
+    """Return the alternatives at 1 in an LP solution; jobs that must have one, their largest."""
+    problem = master.problem
+    order = np.argsort(chosen, kind="stable")
+    order = order[(chosen[order] > 0) & master.must[problem.job[order]]]
+    selection = _selection(problem, chosen >= 1 - parameters.PARAMETERS.integrality_tolerance)
+    selection.alternative[problem.job[order]] = order
+    return selection
+
+
+def core_search(
+    master: MasterLp, dual: LagrangianBound, known: Ints, session: Session
+) -> Iterator[Selection]:
+    """Yield ever better selections from MIPs over growing cores, with claimed bounds.
+
+    They violate no demand-bound row, if time has allowed. The choice that is `known`
+    (jobs,) keeps what must be kept.
+    """
+    keeps_promises = master.objective.min_kept > 0 or bool(master.must.any())
+    attempts = [(number, False) for number in parameters.PARAMETERS.core_sizes_jobs]
+    # With all others at their best maybe nothing keeps what must be kept; then from `known`.
+    attempts += [
+        (number, True) for number in parameters.PARAMETERS.core_sizes_jobs if keeps_promises
+    ]
+    best: Ints | None = None
+    for number, from_incumbent in attempts:
+        if from_incumbent and best is None:
+            best = known
+        elif from_incumbent and best is not known:
+            return
+        include = np.zeros(len(known), dtype=np.bool_) if best is None else best != dual.best
+        core, lost = dual.core(number, include)
+        selection = _solve_core(master, dual, core, best, session)
+        if selection is None:
+            continue
+        value = int(
+            master.objective.value[selection.alternative[selection.alternative != NONE]].sum()
+        )
+        rest = value if np.isinf(lost) else _integer_bound(dual.value - lost)
+        if selection.bound is not None:
+            selection = Selection(selection.alternative, max(selection.bound, rest))
+        yield selection
+        if core.all() or value == selection.bound:
+            return
+        best = selection.alternative
+
+
+def _integer_bound(bound: float) -> int:
+    """Return the largest integer that a solver's bound allows."""
+    return floor(
+        bound * (1 + parameters.PARAMETERS.integrality_tolerance)
+        + parameters.PARAMETERS.integrality_tolerance
+    )
+
+
+def _solve_core(
+    master: MasterLp, dual: LagrangianBound, core: Bools, known: Ints | None, session: Session
+) -> Selection | None:
+    """Return the best selection in which all jobs outside the core keep their best alternative."""
+    problem = master.problem
+    start = None
+    if known is not None:
+        start = np.zeros(problem.alternatives)
+        start[known[known != NONE]] = 1.0
+    best: Selection | None = None
+    for search in range(parameters.PARAMETERS.max_core_mips):
+        part = master.restrict(dual.best, core)
+        if not len(part.alternatives):
+            values = part.extend(np.zeros(0), problem.alternatives)
+            bound: int | None = dual.bound
+        else:
+            seconds = parameters.PARAMETERS.core_mip_seconds / 2**search
+            begin = None if start is None else start[part.alternatives]
+            outcome = session.optimise(part.arrays, most=seconds, gap=0.0, start=begin)
+            if outcome is None or outcome.values is None:
+                break
+            bound = None if outcome.bound is None else _integer_bound(outcome.bound)
+            values = part.extend(outcome.values, problem.alternatives)
+        best = _selection(problem, values > 0.5, bound)
+        rows = master.demands.violated(values)
+        if not master.add_rows(rows):
+            break
+    return best
+
+
+def _selection(problem: Problem, chosen: Bools, bound: int | None = None) -> Selection:
+    alternatives = np.flatnonzero(chosen)
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+    alternative[problem.job[alternatives]] = alternatives
+    return Selection(alternative, bound)
+
+
+# Feasibility MIP: leases for a selection that list scheduling does not schedule completely.
+#
+# `find_leases` states the time-indexed model with the selected alternatives fixed: a few thousand
+# columns, of which those of one-GPU jobs need no branching. Without an objective a solver finds
+# leases for some hundred jobs, or proves that there are none, in a fraction of a second.
+#
+# `choose_alternatives` is a restricted MIP (RINS, Danna et al. 2005): it chooses among the
+# alternatives of a selection and those of a schedule.
+
+
+@dataclass(frozen=True, slots=True)
+class Feasibility:
+    """A schedule of all selected alternatives, if found; whether a solver claims there is none."""
+
+    schedule: Schedule | None = None
+    infeasible: bool = False
+
+
+def find_leases(
+    problem: Problem, alternative: Ints, session: Session, *, seconds: float
+) -> Feasibility:
+    """Return leases for a selection: the alternative of each job, or `NONE`, (jobs,)."""
+    alternatives = alternative[alternative != NONE]
+    own = problem.restrict(alternatives)
+    if not feasible_alone(own).all():
+        return Feasibility(infeasible=True)
+    if time_indexed.size(own) > parameters.PARAMETERS.max_feasibility_cells:
+        return Feasibility()
+    model = time_indexed.build(own)
+    arrays = model.relax_flow(model.model.arrays(None))
+    lower = arrays.lower.copy()
+    lower[model.promised] = 1.0
+    arrays = replace(arrays, lower=lower)
+    outcome = session.optimise(arrays, most=seconds)
+    found = read_flow(model, arrays, outcome, session)
+    if found is None:
+        return Feasibility(infeasible=outcome is not None and outcome.status is Status.INFEASIBLE)
+    return Feasibility(Schedule(np.append(alternatives, NONE)[found.alternative], found.runs))
+
+
+def choose_alternatives(
+    problem: Problem, alternatives: Ints, known: Schedule, session: Session, *, seconds: float
+) -> Schedule | None:
+    """Return the schedule of these alternatives that admits most and breaks no more than one known.
+
+    Parameters
+    ----------
+    alternatives
+        The alternatives that it may give, those of the known one among them.
+
+    Returns
+    -------
+    The best that was found, or None if nothing was, or the alternatives are too many.
+    """
+    own = problem.restrict(alternatives)
+    if time_indexed.size(own) > parameters.PARAMETERS.max_restricted_cells:
+        return None
+    model = time_indexed.build(own)
+    inside = np.full(problem.alternatives + 1, NONE, dtype=np.int64)
+    inside[alternatives] = np.arange(len(alternatives))
+    start = model.values_of(Schedule(inside[known.alternative], known.runs))
+    arrays = model.relax_flow(model.maximise_admitted(known.broken(problem)))
+    outcome = session.optimise(arrays, most=seconds, gap=0.0, start=start)
+    found = read_flow(model, arrays, outcome, session)
+    return (
+        None
+        if found is None
+        else Schedule(np.append(alternatives, NONE)[found.alternative], found.runs)
+    )
+
+
+def read_flow(
+    model: time_indexed.TimeIndexedModel, arrays: Arrays, outcome: Outcome | None, session: Session
+) -> Schedule | None:
+    """Return the schedule of an outcome of a model with relaxed flow, if it has one."""
+    values = _integral_point(outcome)
+    if values is None and outcome is not None and outcome.values is not None:
+        # The flow part may be anywhere on a face of the polytope; its vertices are integral.
+        values = _integral_point(session.optimise(_fix_integers(arrays, outcome.values)))
+    return None if values is None else time_indexed.read(model, values)
+
+
+def _fix_integers(arrays: Arrays, values: Floats) -> Arrays:
+    """Return the linear program with all integer columns fixed."""
+    at = np.rint(values)
+    return replace(
+        arrays,
+        lower=np.where(arrays.integer, at, arrays.lower),
+        upper=np.where(arrays.integer, at, arrays.upper),
+        integer=np.zeros_like(arrays.integer),
+    )
+
+
+def _integral_point(outcome: Outcome | None) -> Floats | None:
+    """Return the point of an outcome if there is one, and it is integral."""
+    if outcome is None or outcome.values is None:
+        return None
+    values: Floats = np.rint(outcome.values)
+    return (
+        values
+        if np.abs(values - outcome.values).max(initial=0.0)
+        <= parameters.PARAMETERS.integrality_tolerance
+        else None
+    )
+
+
+# The master (`master_lp`) bounds what can be admitted; its LP solution is rounded down, then
+# improved by MIPs over a growing core (`core_mip`). For each choice list scheduling, ejection
+# chains, path relinking and a feasibility MIP look for leases. Small problems end with the exact
+# time-indexed model, larger ones with large neighbourhood search.
+#
+# References
+# ----------
+# Balas and Zemel, "An algorithm for large zero-one knapsack problems", Operations Research 28,
+# 1980; Glover, "Ejection chains, reference structures and alternating path methods", Discrete
+# Applied Mathematics 65, 1996; Shaw, CP'98 (LNS).
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,294 @@
-"""Gang insertion: waiting jobs start on hosts that other jobs leave by ejection or preemption.
-
-For gangs that fit no host although enough GPUs are free. A gang gets the hosts of one domain from
-which the fewest GPUs of one-task jobs have to move. These jobs are relocated, by ejection chains if
-need be (`ejection.py`). One that fits nowhere is preempted or waits again, as long as less value
-stops than starts. If that fails, whole gangs of lower precedence are preempted, those of least
-value per host first. If that fails, too, nothing changes. No insertion exceeds the disruption
-budget.
-"""
+"""Gang insertion: waiting jobs start on hosts that other jobs leave by ejection or preemption."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from math import inf
+from typing import TypeAlias
 
-from placewright.formulations.gang.heuristics.cross_model_ejection import eject_across_models
-from placewright.formulations.gang.heuristics.ejection import EjectionMoves
-from placewright.formulations.gang.heuristics.insertion_sites import HostCounts, InsertionSites
-from placewright.formulations.gang.heuristics.quota_repair import Excess, QuotaExcess, accounts_of
+import numpy as np
+from numpy.typing import NDArray
+
+from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
+from placewright.formulations.gang.heuristics.ejection import EjectionMoves, eject_across_models
+from placewright.formulations.gang.heuristics.moves import Accounts
 from placewright.formulations.gang.placement.disruption_budget import BudgetGuard
-from placewright.formulations.gang.placement.fair_share import fill_by_policy
-from placewright.formulations.gang.placement.greedy import greedy_order
+from placewright.formulations.gang.placement.greedy import fill_by_policy, greedy_order
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobClass, JobPlacement
+from placewright.formulations.gang.problem.jobs import (
+    ANY_JOB,
+    NO_LEVEL,
+    Choice,
+    Group,
+    JobClass,
+    JobPlacement,
+)
+from placewright.formulations.gang.problem.limits import QuotaKey
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.topology.units import WHOLE_GPU
+
+# Quota repair: which jobs of an account stop so that a new one keeps within its quotas and caps.
+#
+# Preempting a job requires one of higher precedence that comes to where it ran. So those of the
+# account stop first whose hosts others have taken anyway; then other movable jobs take their
+# places.
+
+
+Excess: TypeAlias = Mapping[QuotaKey, int]
+"""What is held beyond quotas and caps."""
+
+
+def accounts_of(excess: Excess) -> Accounts:
+    """Return the accounts that are exceeded."""
+    return frozenset(account for account, _ in excess)
+
+
+class QuotaExcess:
+    """What is held beyond quotas and caps; less as jobs stop that count in them."""
+
+    def __init__(self, problem: Problem, excess: Excess) -> None:
+        self.problem, self.accounts = problem, accounts_of(excess)
+        self._excess = dict(excess)
+
+    def __bool__(self) -> bool:
+        """Whether some quota is still exceeded."""
+        return any(amount > 0 for amount in self._excess.values())
+
+    def subtract(self, start: JobPlacement) -> None:
+        """Subtract the demand of a stopped job where it counts."""
+        job_class = self.problem.classes[start.job_class]
+        choice: Choice = job_class.choices[start.choice]
+        for key in self._excess:
+            if key[0] in job_class.accounts:
+                self._excess[key] -= self.problem.demand_of(choice, key[1])
+
+    def stop_jobs(self, moves: EjectionMoves) -> Iterator[JobPlacement]:
+        """Stop jobs of the accounts until none is exceeded; yield them."""
+        # More than one may stop for a job that moves, without need for all their GPUs.
+        for stops in (_stop_preemptable, _stop_replaced, _stop_preemptable):
+            for start in stops(moves, self.accounts) if self else ():
+                self.subtract(start)
+                yield start
+                if not self:
+                    return
+
+
+def _stop_preemptable(moves: EjectionMoves, accounts: Accounts) -> Iterator[JobPlacement]:
+    """Stop pending jobs of some accounts, and running ones whose hosts higher precedence has taken.
+
+    Least value per GPU first.
+    """
+    found = [
+        (mover.value_per_gpu, mover.number)
+        for mover in moves.movable
+        if not accounts.isdisjoint(mover.accounts)
+        and (mover.job == ANY_JOB or moves.preempted_lawfully(mover.job))
+    ]
+    for _, number in sorted(found):
+        yield moves.remove(number)
+
+
+def _stop_replaced(moves: EjectionMoves, accounts: Accounts) -> Iterator[JobPlacement]:
+    """Stop running jobs of some accounts, each preempted by a movable job that takes its place.
+
+    Least value per GPU first; the largest movable job that fits takes the place.
+    """
+    placement = moves.placement
+    candidates = list(_running_gangs(moves, accounts))
+    others: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for mover in moves.movable:
+        if mover.job == ANY_JOB or mover.moved:
+            continue
+        if not accounts.isdisjoint(mover.accounts):
+            candidates.append((mover.value_per_gpu, mover.job))
+        elif mover.level:
+            others[-mover.gpus, mover.level, mover.shape].append(mover.number)
+    for _, job in sorted(candidates):
+        replacement = (
+            _replacement_for(moves, job, sorted(others))
+            if placement.may_be_preempted(job)
+            else None
+        )
+        if replacement is not None:
+            key, host = replacement
+            other = others[key].pop()
+            if not others[key]:
+                del others[key]
+            stopped = moves.remove(placement.start_of(job))
+            moves.insert(moves.remove(other), host)
+            yield stopped
+
+
+def _running_gangs(moves: EjectionMoves, accounts: Accounts) -> Iterator[tuple[float, int]]:
+    """Yield the running jobs of several tasks of some accounts, with their worth per GPU."""
+    classes, placement = moves.problem.classes, moves.placement
+    for job, running in moves.problem.running.items():
+        mine = classes[running.job_class]
+        choice, counts = mine.choices[0], not accounts.isdisjoint(mine.accounts)
+        if counts and not choice.is_single_task and placement.in_place(job):
+            milli = sum(group.milli_gpu for group in choice.groups)
+            if milli:
+                yield choice.value * WHOLE_GPU / milli, job
+
+
+def _replacement_for(
+    moves: EjectionMoves, job: int, others: Iterable[tuple[int, int, int]]
+) -> tuple[tuple[int, int, int], int] | None:
+    """Return the first key of `others` that may take the place of a running job, and the host.
+
+    A key is (GPUs as a negative number, level, shape) of movable jobs.
+    """
+    problem, placement = moves.problem, moves.placement
+    running = problem.running[job]
+    groups = problem.classes[running.job_class].choices[0].groups
+    left = {host: groups[group].shape for group, _, host, _ in running.places}
+    for key in others:
+        _, level, shape = key
+        may = moves.eligible_hosts(shape)
+        for host, leaves in left.items() if level > running.level else ():
+            gpus = placement.whole[host] + moves.gpus_of(leaves)
+            residual = placement.free[host] + problem.shape_demand[leaves]
+            enough = (
+                gpus >= moves.gpus_of(shape) and (residual >= problem.shape_demand[shape]).all()
+            )
+            if may[host] and enough:
+                return key, host
+    return None
+
+
+# Candidate hosts for gang insertion: hosts of one domain that jobs leave.
+#
+# `by_moving_jobs`: only one-task jobs leave. `by_stopping_gangs`: gangs of lower precedence are
+# preempted, too.
+
+
+HostCounts: TypeAlias = list[tuple[int, int]]
+"""Hosts, each with a number of tasks."""
+
+
+class InsertionSites:
+    """Candidate hosts for gangs of one group.
+
+    `accounts` are those that are exceeded, so that jobs of them have to stop.
+    """
+
+    def __init__(self, moves: EjectionMoves) -> None:
+        self.moves, self.placement, self.problem = moves, moves.placement, moves.problem
+        classes = self.problem.classes
+        self._gangs = [
+            job
+            for job, running in self.problem.running.items()
+            for choice in classes[running.job_class].choices
+            if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.is_tied
+        ]
+
+    def by_moving_jobs(self, group: Group, accounts: Accounts) -> Iterator[HostCounts]:
+        """Yield hosts for all tasks of a gang, those from which the fewest GPUs move first.
+
+        GPUs of accounts that are exceeded do not count: their jobs have to stop anyway.
+        """
+        each, cost = self._capacity_if_moved(group)
+        if accounts:
+            cost -= self.moves.preemptable_gpus(accounts, group.shape)
+        hosts = np.flatnonzero(each)
+        hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
+        domains = [hosts]
+        if group.required != NO_LEVEL:
+            domain = self.problem.cluster.domain[group.required][hosts]
+            order = np.argsort(domain, kind="stable")
+            domains = np.split(hosts[order], np.flatnonzero(np.diff(domain[order])) + 1)
+        sites = []
+        for in_domain in domains:
+            tasks = np.cumsum(each[in_domain])
+            if len(in_domain) and tasks[-1] >= group.count:
+                chosen = in_domain[: int(np.searchsorted(tasks, group.count)) + 1]
+                count = each[chosen].copy()
+                count[-1] -= tasks[len(chosen) - 1] - group.count
+                sites.append((int(cost[chosen].sum()), chosen.tolist(), count.tolist()))
+        most = parameters.PARAMETERS.insertion.max_insertion_domains
+        for _, chosen, count in sorted(sites, key=lambda site: site[0])[:most]:
+            yield list(zip(chosen, count, strict=True))
+
+    def _capacity_if_moved(self, group: Group) -> tuple[Ints, Ints]:
+        """Return the tasks that fit once movable jobs have left, and the GPUs to move (hosts,)."""
+        size, whole = self.moves.gpus_of(group.shape), self.placement.whole
+        each = np.minimum((whole + self.moves.movable.gpus_on_host) // size, group.count)
+        each[~self.moves.eligible_hosts(group.shape)] = 0
+        return each, np.maximum(0, each * size - whole)
+
+    def by_stopping_gangs(
+        self, group: Group, accounts: Accounts
+    ) -> Iterator[tuple[HostCounts, list[int]]]:
+        """Yield, by domain, hosts and the gangs of lower precedence to be preempted there.
+
+        Free hosts come first, then those of gangs of least value per host, of the accounts alone if
+        one is given. If these are too few, one-task jobs move, the fewest GPUs first.
+        """
+        if group.required == NO_LEVEL:
+            return
+        whole, size = self.placement.whole, self.moves.gpus_of(group.shape)
+        domain = self.problem.cluster.domain[group.required]
+        eligible = self.moves.eligible_hosts(group.shape)
+        for inside, gangs in self._lower_gangs(group.shape, accounts, eligible, domain).items():
+            here = np.flatnonzero(eligible & (domain == inside) & (whole >= size)).tolist()
+            free = {host: int(whole[host]) for host in here}
+            stopped = []
+            for _, number in sorted(gangs):
+                if sum(gpus // size for gpus in free.values()) >= group.count:
+                    break
+                stopped.append(number)
+                start = self.moves.get(self.moves.current_number(number))
+                held = self.moves.gpus_of(self.moves.shape_of(start))
+                for put in start.tasks:
+                    free[put.host] = free.get(put.host, int(whole[put.host])) + held * put.count
+            capacity = {host: gpus // size for host, gpus in free.items()}
+            if sum(capacity.values()) < group.count:
+                each, cost = self._capacity_if_moved(group)
+                others = np.flatnonzero((each > 0) & (domain == inside))
+                for host in others[np.argsort(cost[others], kind="stable")].tolist():
+                    capacity[host] = capacity.get(host) or int(each[host])
+            left, chosen = group.count, []
+            for host, count in capacity.items():
+                if left and count:
+                    chosen.append((host, min(left, count)))
+                    left -= min(left, count)
+            if stopped and not left:
+                yield chosen, stopped
+
+    def _lower_gangs(
+        self, shape: int, accounts: Accounts, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
+    ) -> dict[int, list[tuple[float, int]]]:
+        """Return (value per host, number) of the gangs that a shape may preempt, by domain.
+
+        Only gangs whose hosts are all in one domain and `eligible` (hosts,). `domain` is (hosts,).
+        """
+        sites: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+        for job in self._gangs:
+            victim = self.problem.running[job]
+            if self.placement.is_running(job) and self.problem.over(shape, victim):
+                number = self.placement.start_of(job)
+                start = self.moves.get(number)
+                hosts = [put.host for put in start.tasks]
+                inside = set(domain[hosts].tolist())
+                counts = self.problem.classes[start.job_class].accounts
+                if accounts and accounts.isdisjoint(counts):
+                    continue
+                if eligible[hosts].all() and len(inside) == 1:
+                    value = self.problem.classes[start.job_class].choices[0].value
+                    sites[inside.pop()].append((value / len(hosts), number))
+        return sites
+
+
+# For gangs that fit no host although enough GPUs are free. A gang gets the hosts of one domain
+# from which the fewest GPUs of one-task jobs have to move. These jobs are relocated, by ejection
+# chains if need be (`ejection.py`). One that fits nowhere is preempted or waits again, as long as
+# less value stops than starts. If that fails, whole gangs of lower precedence are preempted,
+# those of least value per host first. If that fails, too, nothing changes. No insertion exceeds
+# the disruption budget.
 
 
 def insert_gangs(

@@ -1,29 +1,133 @@
-"""The state of a portfolio search: its phases are constructive and improving heuristics."""
+"""The state of a portfolio search, when it may stop, and the values that it searches by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TypeAlias
 
 from placewright.formulations.common.phases import SearchState
-from placewright.formulations.gang.heuristics.stopping import best_close_enough
-from placewright.formulations.gang.models.aggregate.column_generation import (
-    PricedModel,
+from placewright.formulations.common.priority_classes import (
+    PriorityClass,
+    classes_by_term,
+    classes_close_enough,
 )
-from placewright.formulations.gang.models.aggregate.term_by_term import (
+from placewright.formulations.gang import parameters
+from placewright.formulations.gang.models.aggregate.solve import (
+    PricedModel,
     later_bounds,
     relax_term_by_term,
 )
 from placewright.formulations.gang.placement.assignment import assign
-from placewright.formulations.gang.placement.completion import complete
-from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
-from placewright.formulations.gang.placement.from_candidate import placement_of
-from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.disruption_budget import complete, repair_disruptions
+from placewright.formulations.gang.placement.placement import Placement, placement_of
+from placewright.formulations.gang.problem.jobs import Choice
+from placewright.formulations.gang.problem.limits import CLASS_VALUES, PROGRESS, VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import CLASS_VALUES
 from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.session import Session
 from placewright.solver import Outcome
+
+# When a search may stop: the first term, or each priority class, is proven within the gap.
+
+
+def close_enough(problem: Problem, session: Session, placement: Placement) -> bool:
+    """Whether the value of a placement is proven within the gap asked for."""
+    if not _classes_first(problem):
+        return session.close_enough(placement.value)
+    return classes_close_enough(session, placement.class_values, _classes(problem))
+
+
+def best_close_enough(problem: Problem, session: Session) -> bool:
+    """Whether the first term of the best plan is proven within the gap, or each priority class."""
+    if session.best is None:
+        return False
+    if not _classes_first(problem):
+        return session.close_enough(session.best[problem.terms[0]])
+    return classes_close_enough(session, session.best, _classes(problem))
+
+
+def _classes(problem: Problem) -> dict[str, PriorityClass]:
+    return classes_by_term(VALUE, problem.priority_classes)
+
+
+def _classes_first(problem: Problem) -> bool:
+    return problem.terms[0] == CLASS_VALUES[0]
+
+
+# Weighted scalarisation of `entitled`: an entitled option is worth many times its value.
+#
+# In the scalarised round an entitled job displaces borrowers, unless these are worth as many times
+# more. Its bounds do not hold for the round asked.
+
+
+def scalarise_entitled(problem: Problem) -> Problem:
+    """Return the round with `value` as its only term, and entitled options worth far more."""
+    weight = parameters.PARAMETERS.insertion.entitled_weight
+    classes = tuple(
+        replace(
+            job_class,
+            choices=tuple(
+                replace(choice, value=choice.value * (weight if choice.entitled else 1), weight=1)
+                for choice in job_class.choices
+            ),
+        )
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes, terms=(VALUE,), priority_classes=(), class_weights=())
+
+
+# Lexicographic scalarisation of `value` and `progress` into one value per option.
+#
+# Displacement and exchange look at `value` alone. So the first of the two terms is multiplied by
+# more than the second can amount to, and the second is added. Bounds of the scalarised round do
+# not hold for the round asked.
+
+
+MAX_SCALARISED_VALUE = 1 << 50
+"""Above this a sum of worths is no longer exact in floating point."""
+
+
+def scalarise_progress(problem: Problem) -> Problem | None:
+    """Return the round with one worth as its only term; None where `progress` is no part of it."""
+    leading = [*takewhile(lambda term: term in (VALUE, PROGRESS), problem.weighted_terms)]
+    if PROGRESS not in leading:
+        return None
+    weight = 1
+    if len(leading) > 1:
+        weight += _largest_difference(problem, leading[1])
+        if weight * _largest_difference(problem, leading[0]) > MAX_SCALARISED_VALUE:
+            return None
+
+    def worth(choice: Choice) -> int:
+        parts = {VALUE: choice.value, PROGRESS: choice.progress}
+        second = parts[leading[1]] if len(leading) > 1 else 0
+        return weight * parts[leading[0]] + second
+
+    classes = tuple(
+        replace(
+            job_class,
+            choices=tuple(
+                replace(choice, value=worth(choice), weight=1) for choice in job_class.choices
+            ),
+        )
+        for job_class in problem.classes
+    )
+    return replace(problem, classes=classes, terms=(VALUE,), priority_classes=(), class_weights=())
+
+
+def _largest_difference(problem: Problem, term: str) -> int:
+    """Return by how much two plans can differ in a term at most."""
+    return sum(
+        len(job_class.jobs)
+        * max(choice.value if term == VALUE else choice.progress for choice in job_class.choices)
+        for job_class in problem.classes
+    )
+
+
+# The state of a portfolio search: its phases are constructive and improving heuristics.
+
 
 Steps: TypeAlias = Iterator[Candidate | Bound]
 

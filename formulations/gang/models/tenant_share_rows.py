@@ -9,7 +9,7 @@
     sum       s[i] <= SCALE (max_r held[i,r] / per[i,r]  +  sum_y max_r (demand[r] / per[i,r]) y)
     theta_k   k r[k] - sum_i d[i,k]      is at most the sum of the k smallest s, and reaches it
 
-(Ogryczak and Sliwinski 2003, see dominant_shares.py.) A tenant whose jobs all have one dominant
+(Ogryczak and Sliwinski 2003, see limits.py.) A tenant whose jobs all have one dominant
 resource needs no b. The rows `sum` are implied for whole numbers and tighten the linear relaxation.
 
 Rows are written in whole numbers. Where their common denominator is beyond
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.problem.dominant_shares import (
+from placewright.formulations.gang.problem.limits import (
     SCALE,
     SHARE_TERMS,
     TenantShare,

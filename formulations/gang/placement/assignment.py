@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.placement import Placement, task_indices
 from placewright.formulations.gang.placement.preemption import (
     levels_of_displaced,
     running_host_groups,
 )
-from placewright.formulations.gang.placement.task_order import task_indices
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate, Place, Slots

@@ -1,10 +1,4 @@
-"""Repair of placements beyond the disruption budget: jobs go back to their places.
-
-Each step brings back the job for which the least value is given up, per share of what is too much.
-Pending jobs in its place stop, and running jobs that have moved there go back to theirs. Where too
-many jobs migrate, one may stop instead, if preemptions are left and that gives up less. So the
-steps end, at the latest where every running job is in place.
-"""
+"""Repair beyond the disruption budget, and completion under strict priority."""
 
 from __future__ import annotations
 
@@ -13,18 +7,32 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 
-from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.pool_use import more_of_pool, use_of_pool
-from placewright.formulations.gang.placement.preemption import repair_preemptions
-from placewright.formulations.gang.problem.disruption_budget import (
-    NOTHING,
-    Disruption,
-    DisruptionBudget,
+from placewright.formulations.gang.placement.preemption import (
+    more_of_pool,
+    repair_preemptions,
+    use_of_pool,
 )
 from placewright.formulations.gang.problem.jobs import ANY_JOB
-from placewright.formulations.gang.problem.quotas import QuotaKey
+from placewright.formulations.gang.problem.limits import (
+    CLASS_VALUES,
+    ENTITLED,
+    NOTHING,
+    SHARE_TERMS,
+    Disruption,
+    DisruptionBudget,
+    QuotaKey,
+)
+from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology.units import WHOLE_GPU
+
+# Repair of placements beyond the disruption budget: jobs go back to their places.
+#
+# Each step brings back the job for which the least value is given up, per share of what is too
+# much. Pending jobs in its place stop, and running jobs that have moved there go back to theirs.
+# Where too many jobs migrate, one may stop instead, if preemptions are left and that gives up
+# less. So the steps end, at the latest where every running job is in place.
 
 
 def repair_disruptions(placement: Placement) -> None:
@@ -275,3 +283,35 @@ class _Return:
             for number, job_class, o in starts
             if self.problem.takes_of(keys, job_class.accounts, job_class.choices[o])
         )[1]
+
+
+# Completion under strict priority: no GPU stays idle that a waiting job could have.
+#
+# A search that ends for want of time has not decided the lower priority classes, and a repair may
+# free GPUs. What waits starts there greedily, class by class.
+
+
+NO_LOSS = (ENTITLED, "remaining", *SHARE_TERMS)
+"""Terms for which no start of a waiting job is a loss."""
+
+
+def complete(placement: Placement) -> bool:
+    """Start waiting jobs of all priority classes that still fit; return whether value rises.
+
+    The placement keeps the disruption budget, and its preemptions are lawful, before and after.
+    Nothing changes without priority classes, nor where a term before them may suffer.
+    """
+    before = placement.value
+    if not _only_gains(placement.problem) or not any(placement.waiting):
+        return False
+    fill_by_policy(placement)
+    repair_disruptions(placement)
+    return placement.value > before
+
+
+def _only_gains(problem: Problem) -> bool:
+    """Whether no term before those of the priority classes may suffer from a start."""
+    if not problem.priority_classes:
+        return False
+    before = problem.terms[: problem.terms.index(CLASS_VALUES[0])]
+    return all(term in NO_LOSS for term in before)

@@ -17,15 +17,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.placement.greedy import lift_all, place_choice
-from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.tree_capacity import (
+from placewright.formulations.gang.placement.gang_tree import (
     NO_POOLS,
     tasks_by_level,
     tasks_in_all,
 )
+from placewright.formulations.gang.placement.greedy import lift_all, place_choice
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.gpu_parts import FREE
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
-from placewright.formulations.gang.problem.mig_layouts import FREE
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 

@@ -1,24 +1,37 @@
-"""Greedy plan: jobs by value per GPU, each where it fits best.
-
-It exists before any solver starts, fills what a disaggregation leaves free, and is a baseline. A
-task goes to the host with the fewest free GPUs that fits it (best fit); a gang goes to the
-smallest domain that holds it, level by level, and inside it to as few sub-domains as possible.
-"""
+"""Greedy plans: jobs by value per GPU or by progressive filling, then options of more progress."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.gang_tree import levels_to_try, place_tied_groups
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Choice, Group, TaskPlacement
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, Group, TaskPlacement
+from placewright.formulations.gang.problem.limits import (
+    ENTITLED,
+    OPTION_SUMS,
+    PROGRESS,
+    SHARE,
+    VALUE,
+    QuotaKey,
+    TenantShare,
+)
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import QuotaKey
-from placewright.formulations.gang.problem.terms import ENTITLED, PROGRESS, VALUE
 from placewright.topology.units import WHOLE_GPU
+
+# Greedy plan: jobs by value per GPU, each where it fits best.
+#
+# It exists before any solver starts, fills what a disaggregation leaves free, and is a baseline. A
+# task goes to the host with the fewest free GPUs that fits it (best fit); a gang goes to the
+# smallest domain that holds it, level by level, and inside it to as few sub-domains as possible.
 
 
 def greedy_order(problem: Problem) -> list[tuple[int, int]]:
@@ -223,3 +236,172 @@ def _distribute(
             inside = hosts[part_of == part]
             _distribute(placement, fits, inside, taken, level + 1, chosen)
         count -= taken
+
+
+# Fills free hosts: greedily by value, or by progressive filling where `share` precedes `value`.
+#
+# Progressive filling (Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1): the
+# tenant with the least dominant share starts its next job, until no job fits. Jobs without a
+# tenant come last.
+
+
+def fill_by_policy(placement: Placement) -> None:
+    """Start every waiting job that still fits, in the order of the policy."""
+    if shares_before_value(placement.problem):
+        _fill_progressively(placement)
+    fill_greedily(placement)
+
+
+def shares_before_value(problem: Problem) -> bool:
+    """Whether the term `share` precedes `value`."""
+    return next((t for t in problem.weighted_terms if t in (SHARE, VALUE)), VALUE) == SHARE
+
+
+def _fill_progressively(placement: Placement) -> None:
+    """Start jobs by progressive filling."""
+    problem = placement.problem
+    queues = _queues(problem)
+    held = {share.tenant: share for share in _tenants_with_use(placement)}
+    quota = placement.quota_left()
+    heap = [(_exact_share(share), tenant) for tenant, share in held.items()]
+    heapify(heap)
+    full: set[tuple[Group, ...]] = set()
+    while heap:
+        _, tenant = heappop(heap)
+        queue = queues[tenant]
+        while queue:
+            c, o = queue[-1]
+            choice = problem.classes[c].choices[o]
+            accounts = problem.classes[c].accounts
+            may = placement.waiting[c] and problem.within_quota(quota, accounts, choice)
+            if may and choice.groups not in full:
+                puts = place_choice(placement, choice)
+                if puts is not None:
+                    placement.start(c, o, puts)
+                    problem.charge_quota(quota, accounts, choice)
+                    held[tenant] = held[tenant].plus(problem.amounts_of(choice))
+                    heappush(heap, (_exact_share(held[tenant]), tenant))
+                    break
+                if not choice.is_tied:
+                    full.add(choice.groups)
+            queue.pop()  # what does not fit now will not fit later
+
+
+def _queues(problem: Problem) -> defaultdict[int, list[tuple[int, int]]]:
+    """Return the (class, choice) pairs of each tenant's pending jobs, the next one last.
+
+    By priority, then as in the round; of the options of a job the one of most value first.
+    """
+    jobs = problem.round.jobs
+    found = [
+        (-jobs[job_class.jobs[0]].priority, min(job_class.jobs), -choice.value, c, o)
+        for c, job_class in enumerate(problem.classes)
+        if not job_class.running
+        for o, choice in enumerate(job_class.choices)
+    ]
+    queues: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for *_, c, o in sorted(found, reverse=True):
+        queues[problem.classes[c].tenant].append((c, o))
+    return queues
+
+
+def _tenants_with_use(placement: Placement) -> list[TenantShare]:
+    """Return the tenants with what their jobs in the placement hold."""
+    problem = placement.problem
+    held = {share.tenant: share for share in problem.shares}
+    for _, start in placement.started():
+        job_class = problem.classes[start.job_class]
+        if job_class.tenant in held:
+            amounts = problem.amounts_of(job_class.choices[start.choice])
+            held[job_class.tenant] = held[job_class.tenant].plus(amounts)
+    return list(held.values())
+
+
+def _exact_share(share: TenantShare) -> Fraction:
+    """Return a tenant's dominant share as a fraction."""
+    return max(
+        (Fraction(share.held[r], per) for r, per in share.denominator.items()), default=Fraction(0)
+    )
+
+
+# Option upgrades: started jobs change to options of more progress, by marginal gain per GPU.
+#
+# A greedy for the multiple-choice knapsack. Where all options of a job have the same value, the
+# first plan gives as many jobs as possible their cheapest option; upgrades then use what is left
+# free, the change of largest gain per additional GPU first. The policy's order of `value`,
+# `entitled` and `progress` defines the gain. Running jobs keep their option.
+
+
+Change = tuple[tuple[float, ...], int, int, int]
+"""(minus the gain per additional GPU, class, choice before, choice after): a heap entry."""
+
+
+def upgrade_options(placement: Placement) -> None:
+    """Change options of started jobs while that gains."""
+    tuning = parameters.PARAMETERS.placement
+    problem = placement.problem
+    quota = placement.quota_left()
+    starts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, start in placement.started():
+        if start.job == ANY_JOB:
+            starts[start.job_class, start.choice].append(number)
+    changes = [change for c, o in starts for change in _changes(problem, c, o)]
+    heapify(changes)
+    failed: set[tuple[int, int, int]] = set()
+    for _ in range(tuning.max_option_changes):
+        while changes and (changes[0][1:] in failed or not starts[changes[0][1:3]]):
+            heappop(changes)
+        if not changes:
+            return
+        _, c, o, better = changes[0]
+        number, changed = _change(placement, quota, starts[c, o].pop(), better)
+        if changed and not starts[c, better]:
+            for change in _changes(problem, c, better):
+                heappush(changes, change)
+        if not changed:
+            failed.add((c, o, better))
+        starts[c, better if changed else o].append(number)
+
+
+def _changes(problem: Problem, c: int, o: int) -> list[Change]:
+    """Return all changes from one option that gain something."""
+    choices = problem.classes[c].choices
+    found: list[Change] = []
+    for better, choice in enumerate(choices):
+        gain = _gain(problem, choices[o], choice)
+        if gain > (0,) * len(gain):
+            more = problem.demand_of(choice, -1) - problem.demand_of(choices[o], -1)
+            # What takes no more is free; of such changes the one that gains most comes first.
+            per_gpu = (
+                tuple(-g / more for g in gain) if more > 0 else (-inf, *(-float(g) for g in gain))
+            )
+            found.append((per_gpu, c, o, better))
+    return found
+
+
+def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
+    """Return what a change adds to the terms that are sums over options, in the policy's order."""
+    return tuple(
+        after.amount(term) - before.amount(term) for term in problem.terms if term in OPTION_SUMS
+    )
+
+
+def _change(
+    placement: Placement, quota: dict[QuotaKey, int], number: int, better: int
+) -> tuple[int, bool]:
+    """Start a job with another option if it fits; return its number, and whether it changed."""
+    problem = placement.problem
+    start = placement.get(number)
+    if start is None:
+        raise ValueError(f"start {number} was stopped; expected one that holds something")
+    accounts = problem.classes[start.job_class].accounts
+    choices = problem.classes[start.job_class].choices
+    placement.stop(number)
+    problem.charge_quota(quota, accounts, choices[start.choice], -1)
+    if problem.within_quota(quota, accounts, choices[better]):
+        puts = place_choice(placement, choices[better])
+        if puts is not None:
+            problem.charge_quota(quota, accounts, choices[better])
+            return placement.start(start.job_class, better, puts), True
+    problem.charge_quota(quota, accounts, choices[start.choice])
+    return placement.restart(start), False

@@ -1,15 +1,9 @@
-"""Placement: which jobs are on which hosts, and what those have left (host_state.py).
-
-Running jobs hold the GPUs that they run on until they are stopped. Then they wait like pending
-jobs, and may start elsewhere.
-
-A job may be preempted for strictly higher precedence only: on a host that a stopped job of level k
-has left no task of rank k or less may arrive, and no job may leave a host where one has.
-"""
+"""Placements: which jobs are on which hosts, and what those have left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,13 +14,53 @@ from placewright.formulations.gang.problem.jobs import (
     ANY_JOB,
     NO_LABEL,
     Choice,
+    Group,
     JobPlacement,
     TaskPlacement,
 )
+from placewright.formulations.gang.problem.limits import CLASS_VALUES, QuotaKey
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import QuotaKey
-from placewright.formulations.gang.problem.terms import CLASS_VALUES
+from placewright.formulations.plan_messages import Candidate, Place
+from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
+
+# Order of the tasks of a group: whole slices in a domain, ranks of collectives along the tree.
+
+
+def task_indices(
+    cluster: Cluster, group: Group, hosts: Sequence[int], kept: Mapping[int, int]
+) -> list[int]:
+    """Return the index in the group of each task that arrives, in the order of `hosts`.
+
+    Tasks go by domain, outermost level first, so that a ring or tree leaves each domain as rarely
+    as possible, and each slice is inside one domain if domains hold whole slices. `kept` has the
+    host of each task that stays, by index; slices with such tasks are filled first.
+    """
+    begun: defaultdict[int, list[int]] = defaultdict(list)  # by domain, indices in slices of `kept`
+    domain = cluster.domain[-1 if group.slices is None else group.slices.level]
+    size = 1 if group.slices is None else group.slices.size
+    for index, host in sorted(kept.items()):
+        mine, first = begun[int(domain[host])], index - index % size
+        mine += [i for i in range(first, first + size) if i not in kept and i not in mine]
+    others = set(range(group.count)) - set(kept) - {i for mine in begun.values() for i in mine}
+    left = iter(sorted(others))
+    indices = [-1] * len(hosts)
+    inside = cluster.host_model[hosts]  # an NVLink domain may be all hosts of a model in a domain
+    keys = (cluster.domain[-1, hosts], inside, *cluster.domain[-2::-1, hosts])
+    for p in np.lexsort(keys).tolist():
+        mine = begun[int(domain[hosts[p]])]
+        indices[p] = mine.pop(0) if mine else next(left)
+    return indices
+
+
+# Placement: which jobs are on which hosts, and what those have left (host_state.py).
+#
+# Running jobs hold the GPUs that they run on until they are stopped. Then they wait like pending
+# jobs, and may start elsewhere.
+#
+# A job may be preempted for strictly higher precedence only: on a host that a stopped job of
+# level k has left no task of rank k or less may arrive, and no job may leave a host where one
+# has.
 
 
 class Placement(HostState):
@@ -293,3 +327,51 @@ class Placement(HostState):
     def value(self) -> int:
         """Values of the options that run, less those of all running jobs before the round."""
         return self._worth - self.problem.running_value
+
+
+# A candidate as a placement, so that a search may go on from a plan.
+
+
+def placement_of(problem: Problem, candidate: Candidate) -> Placement:
+    """Return the placement of a candidate: kept jobs in place, others where they start or go.
+
+    GPUs of started jobs whose tasks take whole ones are left to the assignment.
+    """
+    placement = Placement(problem)
+    for job in (*candidate.preempted, *candidate.starts):
+        if job in problem.running:
+            placement.stop(placement.start_of(job))
+    # Running jobs first: their GPUs have names.
+    for job in sorted(candidate.starts, key=lambda job: job not in problem.running):
+        placement.restart(_start(problem, candidate, job))
+    return placement
+
+
+def _start(problem: Problem, candidate: Candidate, job: int) -> JobPlacement:
+    option, places = candidate.starts[job]
+    job_class = problem.classes[problem.class_of[job]]
+    choice = job_class.choice_of(option)
+    groups = job_class.choices[choice].groups
+    slots = candidate.slots.get(job) or (None,) * len(places)
+    tasks: list[TaskPlacement] = []
+    unnamed: defaultdict[tuple[int, int], int] = defaultdict(int)
+    runs = job in problem.running
+    before = _placed(problem, job) if runs else set()
+    for place, slot in zip(places, slots, strict=True):
+        group, _, host, gpus = place
+        shape = groups[group].shape
+        parts = problem.part_demands
+        part = parts is not None and (parts.is_slice[shape] or parts.memory[shape])
+        if not runs and not part and not 0 < problem.shape_gpu[shape] < WHOLE_GPU:
+            unnamed[group, host] += 1
+        else:
+            tasks.append(TaskPlacement(group, host, 1, gpus, (place, slot) in before, slot))
+    tasks += [TaskPlacement(group, host, n, ()) for (group, host), n in unnamed.items()]
+    return JobPlacement(problem.class_of[job], choice, tasks, job if runs else ANY_JOB)
+
+
+def _placed(problem: Problem, job: int) -> set[tuple[Place, int | None]]:
+    """Return place and MIG slot of each task of a running job."""
+    running = problem.running[job]
+    slots = running.slots or (None,) * len(running.places)
+    return set(zip(running.places, slots, strict=True))

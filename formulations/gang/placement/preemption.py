@@ -1,18 +1,4 @@
-"""Preemption feasibility: every stopped running job is a lawful victim, or is back in place.
-
-Lawful (docs/plans.md#who-may-be-preempted), by counts of whole GPUs:
-
-(i)   it does not fit in place beside all others;
-(ii)  it does with all stopped jobs of its level and above back in place, without what has started
-      of a higher rank, and with jobs of a higher rank that have moved to these hosts moved back,
-      and those that have moved to the hosts of these, and so on.
-
-Where rules say who may preempt whom, (ii) is asked once more for each stopped job, with those that
-may preempt it in place of those of a higher rank, and of the stopped ones those that no others may.
-
-What (ii) finds in the way has no higher rank, or no leave, and is stopped. Each step stops an
-arrival or brings a job back, so the steps end.
-"""
+"""Preemption feasibility: every stopped job is a lawful victim, or back; so with pools."""
 
 from __future__ import annotations
 
@@ -21,13 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.pool_use import (
-    more_of_pool,
-    stop_beyond_pools,
-    taken_of_pool,
-    use_of_pool,
-)
 from placewright.formulations.gang.problem.jobs import (
     ANY_JOB,
     NO_LABEL,
@@ -35,6 +16,67 @@ from placewright.formulations.gang.problem.jobs import (
     TaskPlacement,
 )
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.gang.problem.shapes import Pool
+
+# What placed jobs take of pools, and the repair of placements that take too much.
+
+
+def use_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> dict[int, int]:
+    """Return what a placed job takes of each domain of a pool where it takes something."""
+    choice = problem.classes[start.job_class].choices[start.choice]
+    return pool.taken(choice, ((put.group, put.host, put.count) for put in start.tasks))
+
+
+def taken_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> Ints:
+    """Return what a placed job takes of each domain of a pool, int64 (domains,)."""
+    taken = np.zeros(len(pool.limit), dtype=np.int64)
+    for d, amount in use_of_pool(problem, pool, start).items():
+        taken[d] = amount
+    return taken
+
+
+def more_of_pool(problem: Problem, pool: Pool, start: JobPlacement) -> set[int]:
+    """Return the domains of a pool of which a job takes more than before the round."""
+    taken = use_of_pool(problem, pool, start)
+    before: dict[int, int] = {}
+    if start.job != ANY_JOB:
+        before = use_of_pool(problem, pool, problem.running_placement_of[start.job])
+    return {d for d, amount in taken.items() if amount > before.get(d, 0)}
+
+
+def stop_beyond_pools(placement: Placement) -> None:
+    """Stop what starts or migrates, the last first, where too much is taken of a pool.
+
+    What has migrated stops only where no start is in the way.
+    """
+    problem, pools = placement.problem, placement.pools
+    if not any((left < 0).any() for left in pools.left):
+        return
+    changed = sorted(placement.changed(), key=lambda s: (s[1].job == ANY_JOB, s[0]))
+    for number, start in reversed(changed):
+        if any(
+            left[d] < 0
+            for pool, left in zip(pools.pools, pools.left, strict=True)
+            for d in use_of_pool(problem, pool, start)
+        ):
+            placement.stop(number)
+
+
+# Preemption feasibility: every stopped running job is a lawful victim, or is back in place.
+#
+# Lawful (docs/plans.md#who-may-be-preempted), by counts of whole GPUs:
+#
+# (i)   it does not fit in place beside all others;
+# (ii)  it does with all stopped jobs of its level and above back in place, without what has started
+#       of a higher rank, and with jobs of a higher rank that have moved to these hosts moved back,
+#       and those that have moved to the hosts of these, and so on.
+#
+# Where rules say who may preempt whom, (ii) is asked once more for each stopped job, with those
+# that may preempt it in place of those of a higher rank, and of the stopped ones those that no
+# others may.
+#
+# What (ii) finds in the way has no higher rank, or no leave, and is stopped. Each step stops an
+# arrival or brings a job back, so the steps end.
 
 
 def repair_preemptions(placement: Placement) -> None:

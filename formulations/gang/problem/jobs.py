@@ -1,4 +1,4 @@
-"""Jobs as the gang formulation sees them: groups, choices, classes; running and placed jobs."""
+"""Jobs as the gang formulation sees them: groups, choices, classes, precedence, leave."""
 
 from __future__ import annotations
 
@@ -7,8 +7,30 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from placewright.formulations.gang.problem.terms import CLASS_VALUES, ENTITLED, PROGRESS, VALUE
+import numpy as np
+
+from placewright.array_types import Bools, Ints
+from placewright.formulations.common.priority_classes import (
+    Precedence,
+    PriorityClass,
+    classes_by_precedence,
+    lexicographic_weights,
+)
+from placewright.formulations.gang.problem.limits import (
+    CLASS_VALUES,
+    ENTITLED,
+    PROGRESS,
+    VALUE,
+    BorrowingOptions,
+    borrowing_options,
+)
 from placewright.formulations.plan_messages import Place, Slots
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.policy import Preemption
+from placewright.instances.documents.round import Round
+
+# Jobs as the gang formulation sees them: groups, choices, classes; running and placed jobs.
+
 
 NO_LEVEL = -1
 
@@ -146,7 +168,7 @@ class Choice:
     uses : tuple of (resource, amount)
         What the job takes of pools that are counted per job; resources as `use_numbers` has them.
     pools : tuple of int
-        Accounts of the pools that it takes from (quotas.py).
+        Accounts of the pools that it takes from (limits.py).
     pooled : bool
         Whether some of them are of a level: not all domains may have room for it.
     priority_class, weight : int
@@ -225,7 +247,7 @@ class JobClass:
     """Interchangeable jobs (indices in `round.jobs`, highest priority first).
 
     A class of running jobs has one choice: the option with which they run. `accounts` are the
-    quotas, caps and pools in which they count (quotas.py).
+    quotas, caps and pools in which they count (limits.py).
     """
 
     jobs: tuple[int, ...]
@@ -249,7 +271,7 @@ class RunningJob(NamedTuple):
         Index of its precedence among the distinct ones of such jobs, lowest first: a job of level k
         may be preempted for tasks of a rank above k.
     kind : int
-        What rules of preemption look at in it (leave.py).
+        What rules of preemption look at in it.
     places : tuple of (group, index, host, GPUs)
         Where each task runs.
     tasks : tuple of TaskPlacement
@@ -308,3 +330,193 @@ class JobPlacement(NamedTuple):
     def in_place(self) -> bool:
         """Whether it is a running job of which no task moves."""
         return self.job != ANY_JOB and all(put.stays for put in self.tasks)
+
+
+# Leave to preempt: which running jobs a job may preempt, by precedence and the rules of a round.
+#
+# Running jobs are told apart by **kind**: tenant, precedence and caps. What a job may preempt is a
+# set of kinds; sets have numbers, by which shapes differ.
+
+
+NOBODY = 0
+"""The number of the empty set of kinds."""
+
+
+class Kind(NamedTuple):
+    """What rules look at in a job."""
+
+    tenant: str | None
+    entitled: bool
+    priority: int
+    caps: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Whether tasks may preempt running jobs, by their shapes.
+
+    Attributes
+    ----------
+    rank, leave : int64 (shapes,)
+        Rank, and number of the set of kinds that a shape may preempt.
+    sets : bool (sets, kinds) or None
+        Which kinds are in which sets; None if precedence alone decides.
+    """
+
+    rank: Ints
+    leave: Ints
+    sets: Bools | None
+
+    def __call__(self, shape: int | Ints, victim: RunningJob) -> Bools:
+        """Return whether tasks of a shape, or of each of several, may preempt a running job."""
+        above: Bools = np.asarray(self.rank[shape] > victim.level)
+        return above if self.sets is None else above & self.sets[self.leave[shape], victim.kind]
+
+    def covers(self, kind: int, other: int) -> bool:
+        """Whether all that may preempt a kind may preempt another kind, too."""
+        return self.sets is None or not (self.sets[:, kind] & ~self.sets[:, other]).any()
+
+
+class Leave:
+    """The sets of kinds that jobs may preempt, numbered as they are met.
+
+    Attributes
+    ----------
+    ruled : bool
+        Whether the round says more than precedence does. If not, every number is `NOBODY`.
+    key : tuple
+        Equal for rounds whose jobs have the same sets.
+    """
+
+    def __init__(self, round_: Round, borrowed: BorrowingOptions) -> None:
+        self._rules = {t.name: t.preemption for t in round_.tenants if t.preemption is not None}
+        self.ruled = bool(self._rules) or any(job.preempts is not None for job in round_.jobs)
+        kinds = dict.fromkeys(
+            self._kind(job, i not in borrowed)
+            for i, job in enumerate(round_.jobs if self.ruled else ())
+            if job.running is not None and not job.running.pinned
+        )
+        self._kinds = {kind: number for number, kind in enumerate(kinds)}
+        self._sets: dict[tuple[bool, ...], int] = {(False,) * len(kinds): NOBODY}
+        self._known: dict[tuple[Kind, frozenset[str] | None], int] = {}
+        self.key = (self.ruled, tuple(sorted(self._rules.items())), tuple(kinds))
+
+    def number(self, job: Job, *, entitled: bool) -> int:
+        """Return the number of the set of kinds that a job may preempt."""
+        if not self.ruled:
+            return NOBODY
+        named = None if job.preempts is None else frozenset(job.preempts)
+        key = Kind(job.tenant, entitled, job.priority), named
+        if key not in self._known:
+            found = tuple(self._allows(*key, kind) for kind in self._kinds)
+            self._known[key] = self._sets.setdefault(found, len(self._sets))
+        return self._known[key]
+
+    def kind(self, job: Job, *, entitled: bool) -> int:
+        """Return the number of the kind of a running job that may move."""
+        return self._kinds[self._kind(job, entitled)] if self.ruled else 0
+
+    def has(self, number: int, kind: int) -> bool:
+        """Whether a kind is in the set of a number."""
+        return list(self._sets)[number][kind]
+
+    def matrix(self) -> Bools | None:
+        """Return which kinds are in which sets, bool (sets, kinds); None if precedence decides."""
+        return np.array(list(self._sets), dtype=np.bool_) if self.ruled else None
+
+    def _kind(self, job: Job, entitled: bool) -> Kind:
+        return Kind(job.tenant, entitled, job.priority, frozenset(job.caps))
+
+    def _allows(self, mine: Kind, named: frozenset[str] | None, theirs: Kind) -> bool:
+        if (mine.entitled, mine.priority) <= (theirs.entitled, theirs.priority):
+            return False
+        if named is not None and named.isdisjoint(theirs.caps):
+            return False
+        rule = self._rules.get(mine.tenant or "")
+        if rule is None:
+            return True
+        lower = theirs.priority < mine.priority
+        if mine.tenant == theirs.tenant:
+            return lower and rule.within == "lower"
+        if theirs.entitled or not _one_cohort(rule, self._rules.get(theirs.tenant or "")):
+            return False
+        if mine.entitled:
+            return rule.reclaim == "any" or (lower and rule.reclaim == "lower")
+        within = rule.borrow_up_to is None or theirs.priority <= rule.borrow_up_to
+        return lower and within and rule.borrow == "lower"
+
+
+def _one_cohort(rule: Preemption, other: Preemption | None) -> bool:
+    return other is not None and rule.cohort is not None and rule.cohort == other.cohort
+
+
+# Strict priority: the priority classes of a round of gangs, by which `value` is written out.
+#
+# A class holds the jobs of one precedence: whether the tenant's cells are for them, whether they
+# are entitled, then their priority.
+
+
+def priority_classes(
+    round_: Round, borrowed: BorrowingOptions | None = None
+) -> tuple[PriorityClass, ...]:
+    """Return the classes of a round, highest first; () where `value` stays one term."""
+    if VALUE not in round_.policy.by_class:
+        return ()
+    given = borrowing_options(round_) if borrowed is None else borrowed
+    owners = {tenant.name for tenant in round_.tenants if tenant.cells}
+
+    def precedence(j: int, option: int) -> Precedence:
+        return _precedence(round_.jobs[j], option in given.get(j, ()), owners)
+
+    return classes_by_precedence(enumerate(round_.jobs), Job.value_of, precedence)
+
+
+def _precedence(job: Job, borrows: bool, owners: set[str]) -> Precedence:
+    cells = job.tenant in owners and not job.opportunistic
+    return Precedence(cells, not borrows, job.priority)
+
+
+def classes_of_jobs(
+    classes: Sequence[PriorityClass],
+    job_classes: Sequence[JobClass],
+    jobs: Sequence[Job],
+    owners: set[str],
+) -> list[list[int]]:
+    """Return the priority class of each choice of each job class.
+
+    Jobs that cells leave out of a residual round are of no class; no option of theirs fits.
+    """
+    index = {level: k for k, one in enumerate(classes) for level in one.precedences}
+    return [
+        [
+            index.get(_precedence(jobs[job_class.jobs[0]], not choice.entitled, owners), 0)
+            for choice in job_class.choices
+        ]
+        for job_class in job_classes
+    ]
+
+
+def class_weights(
+    classes: Sequence[PriorityClass], job_classes: Sequence[JobClass], of: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
+    """Return weights with which a sum over classes is nearly lexicographic.
+
+    Parameters
+    ----------
+    of
+        The priority class of each choice of each job class.
+    """
+    densities: dict[int, list[float]] = {}
+    for job_class, numbers in zip(job_classes, of, strict=True):
+        for choice, k in zip(job_class.choices, numbers, strict=True):
+            milli = sum(group.milli_gpu for group in choice.groups)
+            if milli and choice.value:
+                densities.setdefault(k, []).append(choice.value / milli)
+    return lexicographic_weights(classes, densities)
+
+
+def weighted_value(values: Mapping[str, int], weights: Sequence[int]) -> int:
+    """Return the weighted sum of the classes' values, or `value` itself without classes."""
+    if not weights:
+        return values[VALUE]
+    return sum(w * values[term] for w, term in zip(weights, CLASS_VALUES, strict=False))

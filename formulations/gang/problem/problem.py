@@ -1,12 +1,4 @@
-"""The problem of one gang round as arrays: shapes, job classes, quotas and the state of the hosts.
-
-A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models and
-hosts; and its **rank**, the number of distinct precedences of running jobs strictly below its own.
-The **precedence** of a job with an option: whether it is entitled (entitlement.py), then its
-priority. A **job class** holds the jobs that no constraint or term distinguishes: equal options
-(groups, values), tenant and caps, all pending or all running. Everything downstream counts jobs per
-class. Pinned running jobs are not part of the problem: what they hold is missing on their hosts.
-"""
+"""The problem of one gang round as arrays: options, job classes, quotas, the state of hosts."""
 
 from __future__ import annotations
 
@@ -20,39 +12,154 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
-from placewright.formulations.bound_arithmetic import SHARPNESS, outward
 from placewright.formulations.common.priority_classes import PriorityClass
-from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
-from placewright.formulations.gang.problem.dominant_shares import TenantShare
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
 from placewright.formulations.gang.problem.jobs import (
     Choice,
+    Group,
     JobClass,
     JobPlacement,
     Label,
+    Over,
     RunningJob,
+    weighted_value,
 )
-from placewright.formulations.gang.problem.leave import Over
-from placewright.formulations.gang.problem.options import Options, list_options
-from placewright.formulations.gang.problem.pools import Pool
-from placewright.formulations.gang.problem.priority_classes import weighted_value
-from placewright.formulations.gang.problem.quotas import (
+from placewright.formulations.gang.problem.limits import (
+    CLASS_VALUES,
+    ENTITLED,
     GPUS,
     JOBS,
+    OPTION_SUMS,
+    PROGRESS,
+    SENSE,
+    VALUE,
+    DisruptionBudget,
     QuotaKey,
+    TenantShare,
     account_numbers,
     model_of,
     use_of,
 )
-from placewright.formulations.gang.problem.terms import (
-    CLASS_VALUES,
-    OPTION_SUMS,
-    SENSE,
-    VALUE,
-)
+from placewright.formulations.gang.problem.shapes import Pool
+from placewright.formulations.plan_messages import SHARPNESS, outward
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster, State
 from placewright.topology.units import UNLIMITED, WHOLE_GPU
+
+# The options of all job classes as arrays.
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Options:
+    """An entry per job class and choice, in order of the classes; and one per group of each.
+
+    Attributes
+    ----------
+    job_class, choice : int64 (options,)
+        Index of the class, and of the choice in it.
+    class_start : int64 (classes + 1,)
+        The options of class c are `class_start[c]:class_start[c + 1]`.
+    value, own_value, progress, milli_gpu : int64 (options,)
+        Of one job with the option.
+    priority_class : int64 (options,)
+        See `Choice.priority_class`.
+    entitled : bool (options,)
+        See `Choice.entitled`.
+    group_start : int64 (options + 1,)
+        The groups of option i are `group_start[i]:group_start[i + 1]`.
+    groups : tuple of Group
+        Task groups, option by option.
+    group_shape, group_count : int64 (groups,)
+        Shape and number of their tasks.
+    """
+
+    job_class: Ints
+    choice: Ints
+    class_start: Ints
+    value: Ints
+    own_value: Ints
+    priority_class: Ints
+    progress: Ints
+    milli_gpu: Ints
+    entitled: NDArray[np.bool_]
+    group_start: Ints
+    groups: tuple[Group, ...]
+    group_shape: Ints
+    group_count: Ints
+
+    @property
+    def entitled_value(self) -> Ints:
+        """What each option adds to the term `entitled`, int64 (options,)."""
+        return np.where(self.entitled, self.own_value, 0)
+
+    def amounts(self, term: str) -> Ints:
+        """Return what each option adds to a term that is a sum over options, int64 (options,)."""
+        if term in CLASS_VALUES:
+            mine = self.priority_class == CLASS_VALUES.index(term)
+            return np.where(mine, self.own_value, 0)
+        return {VALUE: self.value, ENTITLED: self.entitled_value, PROGRESS: self.progress}[term]
+
+    def groups_of(self, options: Ints) -> tuple[Ints, Ints]:
+        """Return, per group of some options, its option's position in `options` and its index."""
+        number = self.group_start[options + 1] - self.group_start[options]
+        which = np.repeat(np.arange(len(options)), number)
+        begin = self.group_start[options] - np.cumsum(number) + number
+        return which, np.arange(len(which)) + begin[which]
+
+    def sum_over_tasks(self, each: Ints) -> Ints:
+        """Sum a number per task of each group, int64 (groups,), over the tasks of each option."""
+        return _sums(each * self.group_count, self.group_start)
+
+
+def list_options(classes: Sequence[JobClass]) -> Options:
+    """List the options of job classes."""
+    choices = [choice for job_class in classes for choice in job_class.choices]
+    groups = tuple([group for choice in choices for group in choice.groups])
+    first = _ends([len(job_class.choices) for job_class in classes])
+    group_first = _ends([len(choice.groups) for choice in choices])
+    job_class = np.repeat(np.arange(len(classes)), np.diff(first))
+    return Options(
+        job_class=job_class,
+        choice=np.arange(len(choices)) - first[job_class],
+        class_start=first,
+        value=_array([choice.value for choice in choices]),
+        own_value=_array([choice.own_value for choice in choices]),
+        priority_class=_array([choice.priority_class for choice in choices]),
+        progress=_array([choice.progress for choice in choices]),
+        milli_gpu=_sums(_array([group.milli_gpu for group in groups]), group_first),
+        entitled=np.array([choice.entitled for choice in choices], dtype=np.bool_),
+        group_start=group_first,
+        groups=groups,
+        group_shape=_array([group.shape for group in groups]),
+        group_count=_array([group.count for group in groups]),
+    )
+
+
+def _sums(each: Ints, first: Ints) -> Ints:
+    """Return the sum of `each` over the consecutive ranges that `first` begins and ends."""
+    upto = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(each)])
+    sums: Ints = upto[first[1:]] - upto[first[:-1]]
+    return sums
+
+
+def _array(numbers: list[int]) -> Ints:
+    return np.array(numbers, dtype=np.int64)
+
+
+def _ends(sizes: list[int]) -> Ints:
+    """Return where ranges of these sizes begin, and the end of the last."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(_array(sizes))])
+
+
+# The problem of one gang round as arrays: shapes, job classes, quotas and the state of the hosts.
+#
+# A **shape** is what a task asks of one host: milli-GPU, other resources, allowed GPU models and
+# hosts; and its **rank**, the number of distinct precedences of running jobs strictly below its
+# own. The **precedence** of a job with an option: whether it is entitled (limits.py), then
+# its priority. A **job class** holds the jobs that no constraint or term distinguishes: equal
+# options (groups, values), tenant and caps, all pending or all running. Everything downstream
+# counts jobs per class. Pinned running jobs are not part of the problem: what they hold is
+# missing on their hosts.
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +204,17 @@ class Problem:
     running : dict of job index to RunningJob
         The running jobs that may move.
     quota : dict of (account, amount) to int
-        What jobs of an account, a tenant or a cap, that are not pinned may hold (quotas.py).
+        What jobs of an account, a tenant or a cap, that are not pinned may hold (limits.py).
     labels : tuple of Label
         Anti-affinity between jobs.
     pools : tuple of Pool
         What the domains of levels have of resources; the whole cluster's are accounts in `quota`.
     terms : tuple of str
-        Objective terms in lexicographic order; `share` is written out (dominant_shares.py).
+        Objective terms in lexicographic order; `share` is written out (limits.py).
     shares : tuple of TenantShare
         The tenants that count in the term `share`; () without it.
     priority_classes : tuple of PriorityClass
-        Highest first, where `value` is written out (priority_classes.py); else ().
+        Highest first, where `value` is written out (jobs.py); else ().
     class_weights : tuple of int
         Their weights in `value`, which heuristics maximise.
     budget : DisruptionBudget or None
@@ -338,7 +445,7 @@ class Problem:
         return outward((floor if sense == "max" else ceil)(bound / step) * step, sense)
 
     def demand_of(self, choice: Choice, resource: int) -> int:
-        """Return what a job with an option takes of a resource, or another amount (quotas.py)."""
+        """Return what a job with an option takes of a resource, or another amount (limits.py)."""
         if resource == GPUS:
             return sum(g.milli_gpu for g in choice.groups)
         if resource == JOBS:
@@ -364,7 +471,7 @@ class Problem:
         return int(self.shape_gpu[shape]) if counts else 0
 
     def option_amounts(self, amount: int) -> NDArray[np.int64]:
-        """Return what a job takes of an amount (quotas.py) with each option, int64 (options,)."""
+        """Return what a job takes of an amount (limits.py) with each option, int64 (options,)."""
         options = self.options
         if amount == GPUS:
             return options.milli_gpu

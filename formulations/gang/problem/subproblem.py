@@ -1,37 +1,146 @@
-"""A subproblem: some of the jobs of a compiled round on some of its hosts, taken from its arrays.
-
-The result equals what the part compiles to as a round of its own (`compile_round`), with the
-priority classes of the whole. It is faster,
-since of the jobs of a class only one is compiled and the state of hosts is copied.
-"""
+"""Problems within a problem: some jobs on some hosts, or what is left beside running jobs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.common.priority_classes import write_out_terms
 from placewright.formulations.gang.problem.compile import (
+    PINNED,
+    CompiledJob,
+    JobCompiler,
     milli_gpu_on,
     precedence_levels,
     weigh,
 )
-from placewright.formulations.gang.problem.disruption_budget import DisruptionBudget
-from placewright.formulations.gang.problem.dominant_shares import tenant_shares, write_out_share
-from placewright.formulations.gang.problem.entitlement import borrowing_options
-from placewright.formulations.gang.problem.job_compiler import PINNED, CompiledJob, JobCompiler
-from placewright.formulations.gang.problem.jobs import JobClass, RunningJob, TaskPlacement
-from placewright.formulations.gang.problem.leave import Leave, Over
+from placewright.formulations.gang.problem.jobs import (
+    NO_SLOTS,
+    Group,
+    JobClass,
+    Leave,
+    Over,
+    RunningJob,
+    TaskPlacement,
+)
+from placewright.formulations.gang.problem.limits import (
+    VALUE,
+    DisruptionBudget,
+    borrowing_options,
+    remaining_quotas,
+    tenant_shares,
+    write_out_share,
+)
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.quotas import remaining_quotas
-from placewright.formulations.gang.problem.terms import VALUE
+from placewright.formulations.gang.problem.shapes import Pool
+from placewright.formulations.plan_messages import Place, Slots
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.topology import State
+from placewright.topology.units import WHOLE_GPU
+
+# The residual problem: what is left to decide once the running jobs are fixed.
+
+
+def residual(
+    problem: Problem,
+    moved: Mapping[int, tuple[int, tuple[Place, ...]]],
+    slots: Mapping[int, Slots] = NO_SLOTS,
+) -> Problem:
+    """Return the problem of the pending jobs, every running one fixed where it is or has moved to.
+
+    Its terms are those to which pending jobs matter.
+
+    Parameters
+    ----------
+    moved, slots
+        The jobs that have moved, as `starts` and `slots` of a `Candidate`.
+    """
+    state = problem.state.copy()
+    for job in moved:
+        held = problem.running[job]
+        charge_running(problem, state, job, held.places, -1, held.slots)
+    for job, (_, places) in moved.items():
+        charge_running(problem, state, job, places, 1, slots.get(job, ()))
+    pending = tuple(c for c in problem.classes if not c.running)
+    quota = dict(problem.quota)
+    for job_class in problem.classes:
+        for _ in job_class.jobs if job_class.running else ():
+            problem.charge_quota(quota, job_class.accounts, job_class.choices[0])
+    terms = tuple(t for t in problem.terms if t not in ("disruption", "remaining", "freed"))
+    return replace(
+        problem,
+        state=state,
+        cleared=state,
+        classes=pending,
+        running={},
+        quota=quota,
+        terms=terms,
+        shares=problem.shares_with_jobs([len(c.jobs) if c.running else 0 for c in problem.classes]),
+        pools=_left_of_pools(problem, moved),
+    )
+
+
+def _left_of_pools(
+    problem: Problem, moved: Mapping[int, tuple[int, tuple[Place, ...]]]
+) -> tuple[Pool, ...]:
+    """Return the pools with what all running jobs leave of them."""
+    found = []
+    for pool in problem.pools:
+        left = pool.limit.copy()
+        for job, running in problem.running.items():
+            choice = problem.classes[running.job_class].choices[0]
+            places = moved[job][1] if job in moved else running.places
+            for d, amount in pool.taken(choice, ((g, host, 1) for g, _, host, _ in places)).items():
+                left[d] -= amount
+        found.append(replace(pool, limit=left))
+    return tuple(found)
+
+
+def charge(
+    problem: Problem,
+    state: State,
+    groups: Sequence[Group],
+    places: Sequence[Place],
+    times: int,
+    slots: Slots = (),
+) -> None:
+    """Charge what a job holds in some places to a state (`times` 1), or release it (-1)."""
+    for k, (group, _, host, gpus) in enumerate(places):
+        shape = groups[group].shape
+        state.free[host] -= times * problem.shape_demand[shape]
+        each = min(int(problem.shape_gpu[shape]), WHOLE_GPU)
+        for gpu in (int(problem.cluster.gpu_start[host]) + g for g in gpus):
+            state.gpu_free[gpu] -= times * each * int(problem.usable[gpu])
+            if problem.part_demands is not None and problem.usable[gpu]:
+                start = slots[k] if slots else None
+                problem.part_demands.charge(state, shape, host, gpu, start, times)
+        state.busy[host] |= times > 0
+
+
+def charge_running(
+    problem: Problem,
+    state: State,
+    job: int,
+    places: Sequence[Place],
+    times: int,
+    slots: Slots,
+) -> None:
+    """Charge what a running job holds in some places to a state (`times` 1), or release it (-1)."""
+    groups = problem.classes[problem.running[job].job_class].choices[0].groups
+    charge(problem, state, groups, places, times, slots)
+
+
+# A subproblem: some of the jobs of a compiled round on some of its hosts, taken from its arrays.
+#
+# The result equals what the part compiles to as a round of its own (`compile_round`), with the
+# priority classes of the whole. It is faster,
+# since of the jobs of a class only one is compiled and the state of hosts is copied.
 
 
 def cut_subproblem(

@@ -1,26 +1,164 @@
-"""Assignment model: how many jobs of each cost class run in which region, with which option.
-
-A **cost class** holds jobs of one job class with similar read costs: in each region they cost the
-same quarter of the most that the job costs in any region. It has a variable for each assignment in
-a region where it costs less than its most, and one for all other regions together. The latter is
-distributed over assignments by variables that all cost classes with the same job class and eligible
-regions share (a **group**). So the model has one or two variables per cost class in place of one
-per region. The duals of its rows bound the round itself (bounds/lagrangian.py), whatever the
-aggregation loses.
-"""
+"""Assignment model: how many jobs of each class run in which region; exactly if small."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import floor, gcd
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.common.phases import InnerRound
+from placewright.formulations.common.priority_classes import PriorityClass, class_terms
 from placewright.formulations.common.wan.arrays import NONE
+from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.limits import PROGRESS, VALUE
+from placewright.formulations.gang.problem.problem import Problem as Gangs
 from placewright.formulations.geo import parameters
-from placewright.formulations.geo.problem.class_arrays import JobClasses
+from placewright.formulations.geo.models.region_options import (
+    RegionOption,
+    RegionOptions,
+    quota_resource,
+)
+from placewright.formulations.geo.problem.compile import Problem
+from placewright.formulations.geo.problem.job_classes import JobClasses
+from placewright.formulations.plan_messages import Bound, proven_whole
+from placewright.formulations.session import Session
+from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.solver import Model
+from placewright.topology.units import WHOLE_GPU
+
+# Lexicographic weights: one score for value and costs, in which earlier terms decide.
+#
+# With X_k the largest possible total of term k and W_k = W_(k+1) (X_(k+1) + 1), the score of an
+# option in a region is
+#
+#     score = W_0 value - W_1 remote_reads - W_2 egress_cost - ...
+#
+# The terms of a plan can be read off its total score. An upper bound of the score bounds each term:
+# the first over all plans, and the k-th over plans that are as good in the terms before it,
+#
+#     term_k  >=  (W_0 value - W_1 term_1 - ... - score - the most that later terms can add) / W_k
+
+
+@dataclass(frozen=True, slots=True)
+class LexicographicWeights:
+    """Weights of the terms.
+
+    `terms` are `value` and the costs that are scored, `weights` the W, `max_total` the X of the
+    costs; `unit` divides all values. `initial_costs` are the costs of running jobs before the
+    round. Bounds are derived for the first `num_bounded` terms: not for `gpu_cost` if it depends on
+    more than the option.
+    """
+
+    terms: tuple[str, ...]
+    weights: tuple[int, ...]
+    max_total: tuple[int, ...]
+    unit: int
+    initial_costs: tuple[int, ...]
+    num_bounded: int
+
+    def score(self, value: int, costs: Sequence[int]) -> int:
+        """Return the score of a value with these costs."""
+        lost = sum(w * c for w, c in zip(self.weights[1:], costs, strict=False))
+        return self.weights[0] * (value // self.unit) - lost
+
+    @property
+    def _initial_cost(self) -> int:
+        return sum(w * c for w, c in zip(self.weights[1:], self.initial_costs, strict=True))
+
+    def terms_of(self, score: int) -> tuple[tuple[str, int], ...]:
+        """Return the terms of plans with this total score, as (term, value) pairs."""
+        rest = score - self._initial_cost
+        value = -(-rest // self.weights[0])
+        found, rest = [value * self.unit], value * self.weights[0] - rest
+        for weight in self.weights[1:]:
+            found.append(rest // weight)
+            rest %= weight
+        return tuple(zip(self.terms, found, strict=True))
+
+    def bounds(self, score: int, best: Mapping[str, int] | None) -> Iterator[Bound]:
+        """Yield the bounds of terms implied by one of the score, at the best plan's terms."""
+        rest = score - self._initial_cost
+        slack = [0]
+        for weight, max_total in zip(self.weights[:0:-1], self.max_total[::-1], strict=True):
+            slack.insert(0, slack[0] + weight * max_total)
+        yield Bound("value", (rest + slack[0]) // self.weights[0] * self.unit)
+        if best is None:
+            return
+        held = self.weights[0] * (best["value"] // self.unit)
+        for k, term in enumerate(self.terms[1 : self.num_bounded], 1):
+            least = -(-(held - rest - slack[k]) // self.weights[k])
+            holds = tuple((t, best[t]) for t in self.terms[:k])
+            yield Bound(term, max(0, least), holds)
+            held -= self.weights[k] * best[term]
+
+
+def choose_weights(
+    region_options: RegionOptions,
+    options_of_job: Mapping[int, Sequence[RegionOption]],
+    terms: tuple[str, ...],
+) -> LexicographicWeights:
+    """Return weights of as many terms as a solver can distinguish numerically.
+
+    `options_of_job` has the region options of each job, `terms` are `value` and the costs to score.
+    """
+    values = [option.value for mine in options_of_job.values() for option in mine]
+    unit = gcd(*values) or 1
+    count = len(terms) - 1
+    max_total = [
+        sum(max(option.costs[k] for option in mine) for mine in options_of_job.values() if mine)
+        for k in range(count)
+    ]
+    max_value = sum(
+        max(option.value for option in mine) // unit for mine in options_of_job.values() if mine
+    )
+    if max_value * _product(m + 1 for m in max_total) > parameters.PARAMETERS.max_score:
+        # With costs too few jobs would be alike, and value comes first.
+        max_total = []
+    weights = [1]
+    for x in reversed(max_total):
+        weights.insert(0, weights[0] * (x + 1))
+    initial_costs = [
+        sum(
+            mine[0].costs[k]
+            for j, mine in options_of_job.items()
+            if region_options.round.jobs[j].running
+        )
+        for k in range(len(max_total))
+    ]
+    counted = terms[: len(weights)]
+    num_bounded = len(counted)
+    if "gpu_cost" in counted and not region_options.costs_are_exact:
+        num_bounded = counted.index("gpu_cost")  # nor what comes after it, which holds it
+    return LexicographicWeights(
+        counted, tuple(weights), tuple(max_total), unit, tuple(initial_costs), num_bounded
+    )
+
+
+def _product(factors: Iterator[int]) -> int:
+    result = 1
+    for factor in factors:
+        result *= factor
+    return result
+
+
+# Assignment model: how many jobs of each cost class run in which region, with which option.
+#
+# A **cost class** holds jobs of one job class with similar read costs: in each region they cost
+# the same quarter of the most that the job costs in any region. It has a variable for each
+# assignment in a region where it costs less than its most, and one for all other regions
+# together. The latter is distributed over assignments by variables that all cost classes with the
+# same job class and eligible regions share (a **group**). So the model has one or two variables
+# per cost class in place of one per region. The duals of its rows bound the round itself
+# (bounds.py), whatever the aggregation loses.
+
 
 WORD_BYTES = 8
 """Bytes of an int64."""
@@ -220,3 +358,189 @@ def build_assignment_model(classes: JobClasses, cost_classes: CostClasses) -> As
     )
     found.add_value_term("value", classes.value)
     return found
+
+
+# Monolithic model: a small round as one gang round in which each option is copied per region.
+#
+# Scores distinguish the regions. They are the options' values; under
+# strict priority, which decides `value` class by class, their `progress`, a term that follows it.
+# Quotas of tenants in a region become quotas of a resource that only tasks in that region request.
+
+
+PLACEMENT_TERMS = ("disruption", "spread", "proximity", "opened")
+"""Terms of the policy that its gang rounds have, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class MonolithicRound(InnerRound):
+    """The gang round, and how its plans and bounds translate to the round of policy `geo`.
+
+    Attributes
+    ----------
+    round : Round
+        The gang round.
+    weights : LexicographicWeights
+        How scores are composed.
+    classes : tuple of PriorityClass
+        Those of the geo round.
+    """
+
+    round: Round
+    weights: LexicographicWeights
+    classes: tuple[PriorityClass, ...]
+
+    @property
+    def scored(self) -> str:
+        """The term of the gang round that has the scores."""
+        return PROGRESS if self.classes else VALUE
+
+    def problem(self) -> Gangs:
+        """Return the gang problem of the round, with the priority classes of the geo round."""
+        return compile_round(self.round, classes=self.classes)
+
+    def lift_bound(self, found: Bound, best: Mapping[str, int] | None) -> Iterator[Bound]:
+        """Yield the bounds of the geo round that a bound of the gang round implies."""
+        if found.term == self.scored:
+            score = floor(found.value) if found.certified else proven_whole(found.value, "max")
+            if self.classes:
+                yield from self._cost_bounds(score, found, best)
+                return
+            for bound in self.weights.bounds(score, best):
+                yield Bound(bound.term, bound.value, bound.holds, found.certified)
+            return
+        of_class = found.term in class_terms(VALUE, len(self.classes))
+        if self.weights.num_bounded < len(self.weights.terms) and not of_class:
+            return
+        holds: list[tuple[str, int]] = []
+        for term, value in found.holds:
+            holds += self._terms_of(value) if term == self.scored else [(term, value)]
+        yield Bound(found.term, found.value, tuple(holds), found.certified)
+
+    def _terms_of(self, score: int) -> Sequence[tuple[str, int]]:
+        """Return the terms of plans with this score; of priority classes the costs alone."""
+        return self.weights.terms_of(score)[bool(self.classes) :]
+
+    def _cost_bounds(
+        self, score: int, found: Bound, best: Mapping[str, int] | None
+    ) -> Iterator[Bound]:
+        """Yield bounds of the costs over plans no worse than the best in all priority classes."""
+        if best is None or any(best[term] < value for term, value in found.holds):
+            return
+        held = tuple((term, best[term]) for term in class_terms(VALUE, len(self.classes)))
+        total = {**best, VALUE: sum(value for _, value in held)}
+        for bound in self.weights.bounds(score, total):
+            if bound.term != VALUE:
+                yield Bound(bound.term, bound.value, held + bound.holds[1:], found.certified)
+
+
+def monolithic_round(problem: Problem) -> MonolithicRound:
+    """Return the monolithic model of a round; jobs without an eligible region are left out."""
+    builder = _Builder(problem)
+    for j, job in enumerate(problem.round.jobs):
+        builder.add(j, job)
+    return builder.monolithic_round()
+
+
+def monolithic_round_in_time(problem: Problem, session: Session) -> MonolithicRound | None:
+    """Return the monolithic model, or None once half of the time left has been used to build it.
+
+    Solving it takes longer than listing region options, of which there may be millions.
+    """
+    began, builder = time.monotonic(), _Builder(problem)
+    for j, job in enumerate(problem.round.jobs):
+        if session.expired(time.monotonic() - began):
+            return None
+        builder.add(j, job)
+    return builder.monolithic_round()
+
+
+class _Builder:
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.round, self.region_options = (
+            problem,
+            problem.round,
+            RegionOptions(problem),
+        )
+        self._options_of_job: dict[int, list[RegionOption]] = {}
+
+    def add(self, j: int, job: Job) -> None:
+        """Add the region options of a job."""
+        self._options_of_job[j] = list(self.region_options.of(j, job))
+
+    def monolithic_round(self) -> MonolithicRound:
+        """Return the gang round of the jobs that were added."""
+        region_options = self._options_of_job
+        weights = choose_weights(self.region_options, region_options, self.region_options.terms)
+        if any(
+            weights.score(option.value, option.costs) < 0
+            for mine in region_options.values()
+            for option in mine
+        ):
+            # Options of a gang round may not have negative values.
+            weights = choose_weights(
+                self.region_options, region_options, self.region_options.terms[:1]
+            )
+        gangs: dict[int, Job] = {}
+        numbers: list[tuple[int, ...]] = []
+        for j, mine in region_options.items():
+            job = self.round.jobs[j]
+            if not mine:
+                continue
+            options = tuple(
+                option.option.model_copy(update=self._amounts(option, weights)) for option in mine
+            )
+            update: dict[str, Any] = {"options": options, "reads": (), "regions": None}
+            if job.running:
+                update["running"] = job.running.model_copy(update={"option": 0})
+            gangs[j] = job.model_copy(update=update)
+            numbers.append(tuple(option.number for option in mine))
+        scored = (PROGRESS,) if self.problem.priority_classes and len(weights.terms) > 1 else ()
+        placement = (t for t in self.round.policy.terms if t in PLACEMENT_TERMS)
+        terms = (VALUE, *scored, *placement)
+        policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
+        fields = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
+        inner = self.round.model_copy(update=fields | self._regional_quotas())
+        return MonolithicRound(
+            inner,
+            weights,
+            self.problem.priority_classes,
+            jobs=tuple(gangs),
+            options=tuple(numbers),
+        )
+
+    def _amounts(self, option: RegionOption, weights: LexicographicWeights) -> dict[str, int]:
+        """Return what an option of the gang round adds to its terms."""
+        score = weights.score(option.value, option.costs)
+        if not self.problem.priority_classes:
+            return {"value": score}
+        return {"value": option.value, "progress": score}
+
+    def _regional_quotas(self) -> dict[str, Any]:
+        """Return tenants with quotas of regional resources, and hosts that supply these."""
+        quota = self.problem.quota
+        if not quota:
+            return {}
+        tenants = tuple(
+            tenant.model_copy(
+                update={
+                    "quota": tenant.quota
+                    | {
+                        quota_resource(r): most
+                        for (r, name), most in quota.items()
+                        if name == tenant.name
+                    }
+                }
+            )
+            for tenant in self.round.tenants
+        )
+        # As much as the GPUs of a host: only quotas limit it.
+        most = WHOLE_GPU * int(self.problem.cluster.gpu_count.max(initial=0))
+        supply = {quota_resource(r): most for r in self.region_options.regions_with_quotas}
+        hosts = tuple(
+            entry.model_copy(update={"resources": entry.resources | supply})
+            for entry in self.round.cluster.hosts
+        )
+        return {
+            "tenants": tenants,
+            "cluster": self.round.cluster.model_copy(update={"hosts": hosts}),
+        }

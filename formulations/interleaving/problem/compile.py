@@ -2,55 +2,125 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
+from operator import mul
 from typing import get_args
 
 import numpy as np
 
 from placewright.array_types import Ints
 from placewright.formulations.common.priority_classes import precedence_of
-from placewright.formulations.interleaving.problem.allowed_hosts import HostMasks
-from placewright.formulations.interleaving.problem.capacity_rows import (
+from placewright.formulations.interleaving.problem.capacity import (
+    HostMasks,
+    OpenHosts,
+    ResidualCapacity,
     Row,
     amount_rows,
     block_rows,
+    find_open_hosts,
     fits_some_host,
+    quota_left,
     quota_rows,
-)
-from placewright.formulations.interleaving.problem.compatibility import (
-    buckets_of,
-    gpu_memory_of_buckets,
-)
-from placewright.formulations.interleaving.problem.conflicts import conflicting_pairs
-from placewright.formulations.interleaving.problem.frozen_groups import frozen_groups_of
-from placewright.formulations.interleaving.problem.option_classes import (
-    add_choice_rows,
-    job_options,
-    with_one_option,
+    running_together,
 )
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
+    MAX_MEMBERS,
     Objective,
     PackingProblem,
     Rules,
+    add_choice_rows,
+    allowed,
+    best_offsets,
+    contended,
+    job_options,
+    pad_members,
+    periods,
+    with_one_option,
 )
-from placewright.formulations.interleaving.problem.priorities import Priorities
-from placewright.formulations.interleaving.problem.residual_capacity import (
-    OpenHosts,
-    ResidualCapacity,
-    find_open_hosts,
-    quota_left,
-    running_together,
+from placewright.formulations.interleaving.problem.sharing import (
+    Priorities,
+    buckets_of,
+    conflicting_pairs,
+    gpu_memory_of_buckets,
+    size_in_group,
 )
+from placewright.formulations.plan_messages import Group
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.topology import Cluster
-from placewright.topology.units import WHOLE_GPU
+from placewright.topology.units import MILLION, WHOLE_GPU
+
+# Frozen groups: groups that run, break a rule of forming groups, and may only stay as they are.
+
+
+def frozen_groups_of(packing: PackingProblem, groups: Iterable[Ints]) -> Ints:
+    """Return the groups, of ascending classes, that may not be formed (groups, 4)."""
+    found = [pad_members(group[None]) for group in groups if not may_form(packing, group)]
+    return np.concatenate([np.zeros((0, MAX_MEMBERS), dtype=np.int64), *found])
+
+
+def may_form(packing: PackingProblem, group: Ints) -> bool:
+    """Whether two or more classes of one bucket may form a group now, int64 (members,)."""
+    gpu_memory = int(packing.gpu_memory[packing.bucket[group[0]]])
+    if len(group) > packing.max_members or 0 < gpu_memory < packing.memory[group].sum():
+        return False
+    if np.isin(packing.conflicts, group).all(axis=1).any():
+        return False
+    return bool(allowed(packing, group[None], periods(packing, group[None]))[0])
+
+
+# Merged task groups: what several jobs that share GPUs ask together.
+
+
+def merged_option(jobs: Sequence[Job], sharing: Sharing) -> Option:
+    """Return the option of one job that takes what these jobs take together; of one its own.
+
+    They share all their places, so that what each of them uses of pools adds up.
+    """
+    first = jobs[0]
+    if len(jobs) == 1:
+        return first.options[first.running.option if first.running is not None else 0]
+    uses: Counter[str] = Counter()
+    for job in jobs:
+        uses.update(job.options[0].uses)
+    update = {"groups": merged_task_groups(jobs, sharing), "uses": dict(uses)}
+    return first.options[0].model_copy(update=update)
+
+
+def merged_task_groups(jobs: Sequence[Job], sharing: Sharing) -> tuple[TaskGroup, ...]:
+    """Return the task groups of one job that takes what these jobs take together.
+
+    CPU is taken in turns, so that the most that one of them asks is enough; everything else adds
+    up. Their first options ask alike tasks; one job is returned as it is.
+    """
+    if len(jobs) == 1:
+        return jobs[0].options[0].groups
+    options = [job.options[0].groups for job in jobs]
+    groups = []
+    for number, first in enumerate(options[0]):
+        mine = [task_groups[number] for task_groups in options]
+        sizes = (size_in_group(job, group, sharing) for job, group in zip(jobs, mine, strict=True))
+        resources: Counter[str] = Counter()
+        for group in mine:
+            resources.update(group.resources)
+        asked = {
+            "cpu": max(group.cpu for group in mine),
+            "memory": sum(group.memory for group in mine),
+            "resources": dict(resources),
+            "gpu_memory": sum(sizes),
+        }
+        groups.append(first.model_copy(update=asked))
+    return tuple(groups)
+
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 """Terms that value the sharing of GPUs."""
@@ -260,3 +330,76 @@ def _peak(rows: Sequence[Row], bucket: Ints) -> Ints:
         np.where(bucket == ALONE, 0, row.shared - least[r, bucket]) for r, row in enumerate(rows)
     ]
     return np.array(more, dtype=np.int64).reshape(len(rows), len(bucket))
+
+
+# Job groups, of one job or several: offsets of the members' stages, and the group's value.
+#
+# References
+# ----------
+# Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM'22, section 4.
+
+
+def job_groups_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:
+    """Return job groups with their best offsets; a job on its own has offset 0.
+
+    Parameters
+    ----------
+    sets
+        Members of each job group, by their indices in the round.
+    """
+    by_size: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for members in sets:
+        by_size[len(members)].append(tuple(sorted(members)))
+    alone = (Group(members, (0,), 0) for members in by_size.pop(1, ()))
+    shared = (_with_offsets(problem, size, sets_) for size, sets_ in sorted(by_size.items()))
+    return sorted(chain(alone, *shared), key=lambda job_group: job_group.members)
+
+
+def _with_offsets(problem: Interleaving, size: int, sets: list[tuple[int, ...]]) -> list[Group]:
+    jobs, sharing = problem.round.jobs, problem.sharing
+    stages_of = {j: p.stages for members in sets for j in members if (p := jobs[j].profile)}
+    stages = np.array([[stages_of[j] for j in members] for members in sets], dtype=np.int64)
+    bare, offsets = best_offsets(stages, spanning=sharing.spanning)
+    period = contended(bare, sharing.contention[size - 2])
+    return [
+        Group(members, tuple(mine), length)
+        for members, mine, length in zip(sets, offsets.tolist(), period.tolist(), strict=True)
+    ]
+
+
+def group_value(problem: Interleaving, job_group: Group, option: int = 0) -> int:
+    """Return what a job group adds to the objective, its priority classes weighted.
+
+    Parameters
+    ----------
+    option
+        Of a job on its own; in a group all run their first option.
+    """
+    of_classes = class_values(problem, job_group, option)
+    return sum(map(mul, problem.priorities.weights, of_classes))
+
+
+def class_values(problem: Interleaving, job_group: Group, option: int = 0) -> tuple[int, ...]:
+    """Return what a job group adds to each priority class, the highest first; see `group_value`."""
+    jobs = [problem.round.jobs[j] for j in job_group.members]
+    alone = len(jobs) == 1
+    if problem.objective == "efficiency":
+        profiles = [job.profile for job in jobs if job.profile is not None]
+        period = profiles[0].alone if alone and profiles else job_group.period
+        busy = sum(sum(profile.stages) for profile in profiles)
+        return (MILLION * busy // (problem.sharing.slots * period) if profiles else 0,)
+    total = [0] * len(problem.priorities.weights)
+    for job in jobs:
+        rate = speed(job, option)
+        if not alone and job.profile is not None:
+            rate = rate * job.profile.alone // job_group.period
+        if problem.priorities.counts(job):
+            weight = job.weight if problem.objective == "weighted_throughput" else 1
+            total[problem.priorities.number_of(job)] += rate * weight
+    return tuple(total)
+
+
+def kept_values(problem: Interleaving, job_group: Group) -> tuple[int, ...]:
+    """Return what jobs that run, and stay as they are, add to each priority class."""
+    running = problem.round.jobs[job_group.members[0]].running
+    return class_values(problem, job_group, 0 if running is None else running.option)

@@ -1,33 +1,205 @@
-"""The grouping problem as arrays: classes of jobs, who may share GPUs, and what columns take.
-
-    max  sum_q value(q) x_q
-    s.t. sum_q n(q, c) x_q <= count(c)        for each class c,  = where the class must be covered
-         sum_q use(r, q) x_q <= limit(r)      for each row r
-         x_q >= 0 and integer
-
-A column q is a multiset of 1 to `max_members` classes: a job on its own, or a group of one bucket.
-Its use of a row is linear in its members but for a peak, and all columns of a bucket take one more
-amount:
-
-    use(r, q) = per_group[r, bucket] + sum over members c of per_member[r, c]
-              + max over members c of peak[r, c]
-
-So GPUs are per_group (members share them), a tenant's quota is per_member, what groups save of
-GPUs (members - 1 times what a job of the bucket asks) is per_member less per_group, and CPU that
-members ask beyond the least of their bucket is peak.
-"""
+"""The grouping problem as arrays: classes of jobs, their groups, and what columns take."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.interleaving.problem.period import best_offsets, contended, slots_of
+from placewright.formulations.interleaving import parameters
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
 from placewright.topology.units import MILLION
+
+# The period of jobs that take turns at resources, and the offsets at which it is shortest.
+#
+# A job runs its stages in order, stage r on resource r, again and again. Jobs of a group share
+# everything, so at any time each of them is at another resource: k resources make k slots, the
+# members have distinct offsets o in 0..k-1, and in slot s a job is at stage (s + o) mod k. A slot
+# lasts as long as its longest stage, and the period is
+#
+#     T = min over offsets of  sum over slots s of  max over members i of  stage[i, (s + o_i) mod k]
+#
+# after the interleaving of Zhao et al., *Multi-Resource Interleaving for Deep Learning Training*
+# (Muri, SIGCOMM 2022); there only orders of the jobs are tried, without empty slots between them.
+#
+# Spanning, after Muri's released code: three resources, four slots, and the first stage may take
+# two of them. With m[s] the longest second or third stage in slot s, and P[s] the first stage of
+# the job that begins in slot s (0 if none does),
+#
+#     T = min over offsets of  min { d[0] + .. + d[3] :  d[s] >= m[s],  d[s] + d[s+1] >= P[s] }
+#
+# where a job of offset o begins in slot -o, and slots and stages are counted in a circle. Rows and
+# columns of the inner program are vertices and edges of a circle of even length, so the optimum of
+# its dual is integral: each slot pays for itself or in one pair with a neighbour.
+#
+#     max( max(P[0], m[0] + m[1]) + max(P[2], m[2] + m[3]),
+#          max(P[1], m[1] + m[2]) + max(P[3], m[3] + m[0]) )
+#
+# Turning all offsets alike changes nothing, so the first member has offset 0. All else is tried.
+
+
+__all__ = ["SPANNING_SLOTS", "best_offsets", "contended", "slots_of"]
+
+Int64 = NDArray[np.int64]
+
+SPANNING_STAGES = 3
+SPANNING_SLOTS = 4
+MAX_MEMBERS = 4
+
+
+def slots_of(resources: int, *, spanning: bool) -> int:
+    """Return into how many slots a period is divided.
+
+    Raises
+    ------
+    ValueError
+        Spanning with a number of resources other than three.
+    """
+    if not spanning:
+        return resources
+    if resources != SPANNING_STAGES:
+        raise ValueError(f"{resources} stages: expected {SPANNING_STAGES} where one may span")
+    return SPANNING_SLOTS
+
+
+def best_offsets(stages: Int64, *, spanning: bool) -> tuple[Int64, Int64]:
+    """Return the shortest period of each group, and offsets that reach it.
+
+    Of offsets that are equally good, the lexicographically first ones are returned. Every choice
+    of offsets is tried, 6 for four jobs in four slots and 2,730 in sixteen, for many groups at
+    once in memory that does not grow with their number.
+
+    Parameters
+    ----------
+    stages : int64 (groups, members, resources)
+        Microseconds of each stage, 0 to 10^12; 1 to 4 members, and no more than there are slots.
+    spanning
+        Whether the first of three stages may span two of four slots.
+
+    Returns
+    -------
+    periods : int64 (groups,)
+        Microseconds, without contention.
+    offsets : int64 (groups, members)
+        The first column is 0.
+
+    Raises
+    ------
+    ValueError
+        The array has another shape.
+    """
+    if stages.ndim != 3:
+        raise ValueError(f"stages of {stages.ndim} dimensions: expected groups, members, resources")
+    groups, members, resources = stages.shape
+    slots = slots_of(resources, spanning=spanning)
+    if not 1 <= members <= min(slots, MAX_MEMBERS):
+        raise ValueError(f"{members} members: expected 1 to {min(slots, MAX_MEMBERS)}")
+    choices = np.array([(0, *rest) for rest in permutations(range(1, slots), members - 1)])
+    search = _spanning if spanning else _plain
+    best = np.empty(groups, dtype=np.int64)
+    size = max(parameters.PARAMETERS.period_chunk_values // (MAX_MEMBERS * slots), 1)
+    for start in range(0, groups, size):
+        # Groups last: every operation below runs along them. Times the number of choices, so that
+        # a period and the choice that reaches it are one number, and a minimum finds both.
+        chunk = stages[start : start + size].transpose(1, 2, 0) * np.int64(len(choices))
+        best[start : start + size] = search(chunk, choices.tolist())
+    periods, chosen = np.divmod(best, len(choices))
+    return periods, choices[chosen]
+
+
+def contended(periods: Int64, factors: Int64 | int) -> Int64:
+    """Return periods times contention factors, rounded up.
+
+    Exact for periods and factors of up to 10^12 each.
+
+    Parameters
+    ----------
+    periods : int64
+        Microseconds.
+    factors : int64, as `periods`, or one for all
+        Millionths.
+    """
+    # In two parts, since the product itself may not fit 64 bits.
+    whole, rest = np.divmod(periods, MILLION)
+    return np.asarray(whole * factors - (-rest * factors) // MILLION, dtype=np.int64)
+
+
+def _plain(stages: Int64, choices: Sequence[Sequence[int]]) -> Int64:
+    """Return the least of period + index over the choices of offsets, for each group.
+
+    Parameters
+    ----------
+    stages : int64 (members, resources, groups)
+        Times the number of choices.
+    """
+    members, slots, groups = stages.shape
+    # Each job's stages twice in a row: those of any offset are then a slice.
+    twice = np.concatenate((stages, stages), axis=1)
+    # busy[i]: how long each slot lasts for the first i + 1 members.
+    busy = np.empty((members, slots, groups), dtype=np.int64)
+    busy[0] = stages[0]
+    best = np.full(groups, np.iinfo(np.int64).max)
+    period = np.empty(groups, dtype=np.int64)
+    before: Sequence[int] = choices[0][:1]
+    for index, offsets in enumerate(choices):
+        for member in range(1, members):
+            # Choices come in lexicographic order and share the slots of a common beginning.
+            if tuple(before[: member + 1]) != tuple(offsets[: member + 1]):
+                moved = twice[member, offsets[member] : offsets[member] + slots]
+                np.maximum(busy[member - 1], moved, out=busy[member])
+        before = offsets
+        np.add.reduce(busy[-1], axis=0, out=period)
+        period += index
+        np.minimum(best, period, out=best)
+    return best
+
+
+def _spanning(stages: Int64, choices: Sequence[Sequence[int]]) -> Int64:
+    """Return the least of period + index over the choices, as `_plain` does."""
+    members, _, groups = stages.shape
+    jobs = np.zeros((SPANNING_SLOTS, SPANNING_STAGES, groups), dtype=np.int64)
+    jobs[:members] = stages
+    first, second, third = jobs.transpose(1, 0, 2)
+    # Slot s + 2 has the second stage of whoever begins in s, and the third of who begins in s - 1.
+    longest = np.maximum(third[:, None], second[None])
+    best = np.full(groups, np.iinfo(np.int64).max)
+    for index, offsets in enumerate(choices):
+        idle = iter(range(members, SPANNING_SLOTS))
+        begins = {-offset % SPANNING_SLOTS: job for job, offset in enumerate(offsets)}
+        at = [begins[s] if s in begins else next(idle) for s in range(SPANNING_SLOTS)]
+        m = [longest[at[s - 3], at[s - 2]] for s in range(SPANNING_SLOTS)]
+        pair = [np.maximum(first[at[s]], m[s] + m[s - 3]) for s in range(SPANNING_SLOTS)]
+        period = np.maximum(pair[0] + pair[2], pair[1] + pair[3])
+        period += index
+        np.minimum(best, period, out=best)
+    return best
+
+
+# The grouping problem as arrays: classes of jobs, who may share GPUs, and what columns take.
+#
+#     max  sum_q value(q) x_q
+#     s.t. sum_q n(q, c) x_q <= count(c)        for each class c,  = where the class must be covered
+#          sum_q use(r, q) x_q <= limit(r)      for each row r
+#          x_q >= 0 and integer
+#
+# A column q is a multiset of 1 to `max_members` classes: a job on its own, or a group of one
+# bucket. Its use of a row is linear in its members but for a peak, and all columns of a bucket
+# take one more amount:
+#
+#     use(r, q) = per_group[r, bucket] + sum over members c of per_member[r, c]
+#               + max over members c of peak[r, c]
+#
+# So GPUs are per_group (members share them), a tenant's quota is per_member, what groups save of
+# GPUs (members - 1 times what a job of the bucket asks) is per_member less per_group, and CPU that
+# members ask beyond the least of their bucket is peak.
+
 
 Objective: TypeAlias = Literal["throughput", "weighted_throughput", "efficiency"]
 
@@ -288,3 +460,117 @@ class GroupingBound:
         """Return the bound of the last class where those before it have at least these values."""
         *before, last = self.class_weights
         return (self.value - sum(w * v for w, v in zip(before, values, strict=False))) // last
+
+
+# Multiple-choice rows: jobs of several options, one class per option.
+#
+# Only with its first option is a job in groups. Each other option is a class that shares with
+# none and takes exactly what the option asks, so that rows of CPU, memory and quotas are a
+# multiple-choice knapsack over all jobs; and there is one row more for each class of jobs,
+#
+#     sum over the columns of the class of x  <=  jobs of the class
+#
+# References
+# ----------
+# Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", OSDI'22, the
+# first of the two programs of Synergy-OPT.
+
+
+def job_options(round_: Round, jobs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (job, option) of each class: first options in order, then all others.
+
+    A running job keeps its option.
+    """
+    first = [(j, 0 if (r := round_.jobs[j].running) is None else r.option) for j in jobs]
+    others = [
+        (j, option)
+        for j in jobs
+        if round_.jobs[j].running is None
+        for option in range(1, len(round_.jobs[j].options))
+    ]
+    return first + others
+
+
+def with_one_option(job: Job, option: int) -> Job:
+    """Return a job with this option only."""
+    if len(job.options) == 1:
+        return job
+    return job.model_copy(update={"options": (job.options[option],)})
+
+
+def add_choice_rows(
+    packing: PackingProblem, of_class: Sequence[int]
+) -> tuple[PackingProblem, dict[int, int]] | None:
+    """Return the problem with a multiple-choice row per class of jobs, and each job's class.
+
+    Jobs of one class are alike in all options but the first, so that it does not matter which of
+    them runs one of those.
+
+    Parameters
+    ----------
+    packing
+        Its first classes are the first options of all jobs.
+    of_class
+        The job of each class.
+
+    Returns
+    -------
+    tuple or None
+        None if there are more than `max_option_job_classes` of them.
+    """
+    firsts = len(set(of_class))
+    other = np.arange(packing.classes) >= firsts
+    if packing.rules.objective != "efficiency":
+        # Stages do not matter to jobs that do not share GPUs.
+        packing = replace(
+            packing,
+            stages=np.where(other[:, None], 0, packing.stages),
+            iteration=np.where(other, 0, packing.iteration),
+            slowdown=np.where(other, 0, packing.slowdown),
+            memory=np.where(other, 0, packing.memory),
+        )
+    keys = np.column_stack(
+        [
+            packing.stages,
+            *(packing.iteration, packing.slowdown, packing.best, packing.weight, packing.memory),
+            packing.priority_class,
+            packing.per_member.T,
+        ]
+    )[firsts:]
+    class_number = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).tolist()
+    options: defaultdict[int, list[int]] = defaultdict(list)
+    for j, number in zip(of_class[firsts:], class_number, strict=True):
+        options[j].append(number)
+    numbers: dict[tuple[int, ...], int] = {}
+    job_class = {j: numbers.setdefault(tuple(mine), len(numbers)) for j, mine in options.items()}
+    if len(numbers) > parameters.PARAMETERS.max_option_job_classes:
+        return None
+    rows = np.zeros((len(numbers), packing.classes), dtype=np.int64)
+    for c, j in enumerate(of_class):
+        if j in job_class:
+            rows[job_class[j], c] = 1
+    extended = replace(
+        packing,
+        per_group=np.pad(packing.per_group, ((0, len(numbers)), (0, 0))),
+        per_member=np.concatenate([packing.per_member, rows]),
+        peak=np.pad(packing.peak, ((0, len(numbers)), (0, 0))),
+        limit=np.concatenate([packing.limit, rows[:, :firsts].sum(axis=1)]),
+    )
+    return extended, job_class
+
+
+def grouped_jobs(
+    grouping: Grouping, of_class: Sequence[int], job_class: Mapping[int, int]
+) -> list[tuple[int, ...]]:
+    """Return the jobs of each column; of other options any job of the class is taken."""
+    firsts = len(set(of_class))
+    rows = [[c for c in row if c != ALONE] for row in grouping.members.tolist()]
+    used = {of_class[c] for row in rows for c in row if c < firsts}
+    left: defaultdict[int, list[int]] = defaultdict(list)
+    for j, number in job_class.items():
+        if j not in used:
+            left[number].append(j)
+    return [
+        tuple(of_class[c] if c < firsts else left[job_class[of_class[c]]].pop() for c in row)
+        for row in rows
+    ]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from math import comb
 
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
+from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     MAX_MEMBERS,
+    Grouping,
     PackingProblem,
     allowed,
     pad_members,
     periods,
+    sort_members,
 )
 from placewright.topology.units import MILLION
 
@@ -274,3 +278,216 @@ def rate_numerator(packing: PackingProblem) -> Floats:
         return stage_total
     numerator: Floats = packing.speed.astype(np.float64) * packing.iteration * weights(packing)
     return numerator
+
+
+# Values of any columns: exact in integers, or an upper bound for many columns quickly.
+
+
+ROUNDING_FACTOR = 1 + 1e-12
+"""More than what rounding can take from a result of floating-point numbers."""
+
+
+def column_values(packing: PackingProblem, members: Ints) -> Ints:
+    """Return the value of columns, `NOT_ALLOWED` where they are not allowed, int64 (columns,).
+
+    Parameters
+    ----------
+    members : int64 (columns, 4)
+        Ascending classes of one bucket per column, `ALONE` last; none more often than it has jobs.
+        Without members a column has the value 0.
+    """
+    size = (members != ALONE).sum(axis=1)
+    value = np.where(size > 0, single_values(packing)[members[:, 0]], 0)
+    value[size > packing.max_members] = NOT_ALLOWED
+    for number in range(2, packing.max_members + 1):
+        some = np.flatnonzero(size == number)
+        some = some[_may_share(packing, members[some, :number])]
+        group = members[some, :number]
+        period = periods(packing, group)
+        value[size == number] = NOT_ALLOWED
+        accepted = allowed(packing, group, period)
+        value[some[accepted]] = group_values(packing, group[accepted], period[accepted])
+    return value
+
+
+def _may_share(packing: PackingProblem, group: Ints) -> Bools:
+    """Return which groups fit the GPU memory and hold no conflicting pair."""
+    gpu_memory = packing.gpu_memory[packing.bucket[group[:, 0]]]
+    may = (gpu_memory == 0) | (packing.memory[group].sum(axis=1) <= gpu_memory)
+    if len(packing.conflicts):
+        both = np.append(packing.conflicts, packing.conflicts[:, ::-1], axis=0)
+        conflicts = both @ np.array([packing.classes, 1])
+        for one, other in combinations(range(group.shape[1]), 2):
+            may &= ~np.isin(group[:, one] * packing.classes + group[:, other], conflicts)
+    return np.asarray(may)
+
+
+class ValueBound:
+    """A quick upper bound of the value of columns.
+
+    The members are never at a resource at the same time, and each runs all its stages: no period is
+    below the sum of what they need of one resource, nor below the sum of one job's stages. A stage
+    that may span two slots counts half, since others fill the other half.
+    """
+
+    def __init__(self, packing: PackingProblem) -> None:
+        stages = packing.stages.astype(np.float64)
+        own = stages.sum(axis=1)
+        if packing.rules.spanning:
+            stages[:, 0] /= 2
+        # The last entry is that of `ALONE`: nobody.
+        self._stages = np.vstack([stages, np.zeros_like(stages[:1])])
+        self._own = np.append(own, 0.0)
+        self._reach = np.append(rate_numerator(packing), 0.0)
+        self._alone = np.append(single_values(packing), 0).astype(np.float64)
+        self._factor = np.array([MILLION, MILLION, *packing.rules.contention]) / MILLION
+
+    def of(self, members: Ints) -> Floats:
+        """Return an upper bound of each column's value, 0 without members (columns,).
+
+        `members` are classes and `ALONE`, in any order; int64 (columns, up to 4).
+        """
+        size = (members != ALONE).sum(axis=1)
+        first, *others = members.T
+        stage_sum, own = self._stages[first], self._own[first]
+        numerator, single = self._reach[first], self._alone[first]
+        for other in others:
+            stage_sum = stage_sum + self._stages[other]
+            own = np.maximum(own, self._own[other])
+            numerator = numerator + self._reach[other]
+            single = single + self._alone[other]
+        least = np.maximum(stage_sum.max(axis=1), own) * self._factor[size]
+        bound: Floats = np.where(
+            size > 1, numerator / least.clip(min=1.0) * ROUNDING_FACTOR, single
+        )
+        return bound
+
+
+# Aggregation of interchangeable jobs into classes, and disaggregation of groupings.
+
+
+MAX_SCALED_WEIGHT = 1_000_000
+"""Means of weights are scaled to be about as large, so that little is lost when they are rounded.
+
+Then the value of a column has at most 53 binary digits, and is exact in solvers.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AggregatedProblem:
+    """A packing problem with interchangeable classes merged, and its original.
+
+    Attributes
+    ----------
+    packing
+        The classes that are left, those of one family next to each other.
+    family : int64 (classes of `packing`,)
+        Classes of one family differ in nothing but weight; families ascend.
+    original
+        The packing problem of which they were made.
+    of : int64 (classes of `original`,)
+        The class in `packing` of each.
+    unit
+        Factor from original weights to those of `packing`.
+    """
+
+    packing: PackingProblem
+    family: Ints
+    original: PackingProblem
+    of: Ints
+    unit: int = 1
+
+    def disaggregate(self, grouping: Grouping) -> Grouping:
+        """Return a grouping of the original classes; heavier jobs get the faster places.
+
+        The value is that of the original weights.
+        """
+        column, place = np.nonzero(grouping.members != ALONE)
+        taken = grouping.members[column, place]
+        wanted_family = self.family[taken]
+        order = np.lexsort((-_rates(self.packing, grouping.members)[column, place], wanted_family))
+        jobs = np.repeat(np.arange(self.original.classes), self.original.count)
+        family = self.family[self.of][jobs]
+        jobs = jobs[np.lexsort((-self.original.weight[jobs], family))]
+        # The k-th place of a family is for its k-th job.
+        rank = np.arange(len(order)) - np.searchsorted(wanted_family[order], wanted_family[order])
+        chosen = np.full_like(grouping.members, ALONE)
+        chosen[column[order], place[order]] = jobs[
+            np.searchsorted(np.sort(family), wanted_family[order]) + rank
+        ]
+        members = sort_members(chosen)
+        value = int(with_values(self.original, members).value.sum())
+        return Grouping(members, value, grouping.source)
+
+
+def merge_classes(packing: PackingProblem) -> AggregatedProblem:
+    """Return the problem with classes merged that the rules cannot tell apart."""
+    columns = [
+        packing.separation_key(),
+        packing.bucket,
+        packing.must_cover,
+        packing.priority_class,
+        packing.iteration,
+        packing.memory,
+    ]
+    columns += [packing.max_period(), *packing.stages.T, *packing.per_member, *packing.peak]
+    if packing.rules.objective != "efficiency":
+        columns += [packing.speed, packing.best]
+    weight = own_weights(packing)
+    keys = np.vstack([*columns, weight]).T
+    unique, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    of = of.reshape(-1)
+    new_family = (unique[1:, :-1] != unique[:-1, :-1]).any(axis=1)
+    family = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(new_family)])[: len(unique)]
+    smaller = replace(packing.aggregate(first, of), weight=weight[first])
+    return AggregatedProblem(smaller, family, packing, of)
+
+
+def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
+    """Return the problem with weights merged until there are about `most` classes.
+
+    A weight is then the mean of the jobs'. All families have the same limit of classes; where none
+    exceeds it, everything stays as it is.
+    """
+    packing = fine.packing
+    per_family = np.bincount(fine.family)
+    weights_of = max(most // max(len(per_family), 1), parameters.PARAMETERS.min_weights_per_family)
+    while np.minimum(per_family, weights_of + 1).sum() <= most and weights_of < per_family.max(
+        initial=0
+    ):
+        weights_of += 1
+    if per_family.max(initial=0) <= weights_of:
+        return fine
+    first_of_family = np.searchsorted(fine.family, fine.family)
+    before = np.cumsum(packing.count) - packing.count
+    before -= before[first_of_family]
+    jobs = np.bincount(fine.family, weights=packing.count)[fine.family].astype(np.int64)
+    # Of many weights each part has about as many jobs, of few each is a part.
+    part = np.where(
+        per_family[fine.family] > weights_of,
+        before * weights_of // jobs.clip(min=1),
+        np.arange(packing.classes) - first_of_family,
+    )
+    keys = np.column_stack([fine.family, part])
+    _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    of = of.reshape(-1)
+    unit = max(MAX_SCALED_WEIGHT // int(weights(packing).max(initial=1)), 1)
+    total = np.zeros(len(first), dtype=np.int64)
+    np.add.at(total, of, packing.weight * packing.count)
+    smaller = packing.aggregate(first, of)
+    mean = total * unit // smaller.count.clip(min=1)
+    return AggregatedProblem(
+        replace(smaller, weight=mean), fine.family[first], fine.original, of[fine.of], unit
+    )
+
+
+def _rates(packing: PackingProblem, members: Ints) -> Ints:
+    """Return the normalised throughput of each member of columns, int64 (columns, 4)."""
+    size = (members != ALONE).sum(axis=1)
+    result = np.where(members != ALONE, packing.best[members], 0)
+    for number in range(2, MAX_MEMBERS + 1):
+        some = np.flatnonzero(size == number)
+        if len(some):
+            group = members[some, :number]
+            result[some, :number] = rates(packing, group, periods(packing, group))
+    return result

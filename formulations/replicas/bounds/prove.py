@@ -1,47 +1,324 @@
-"""Lower bounds of the terms of policy `replicas`, proven one by one with earlier terms held.
-
-Any multipliers of the LP relaxation (`models/relaxation.py`) prove a certified bound in whole
-numbers by weak duality, and so do those of the nodes of a branch and bound (`branch_and_bound.py`).
-`docs/formulations/replicas.md` says what the relaxations leave out.
-"""
+"""Lower bounds of the terms of policy `replicas`, proven one by one with earlier terms held."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placewright.formulations.bound_arithmetic import SHARPNESS, near
-from placewright.formulations.plan_messages import Bound
+from placewright.array_types import Bools, Floats
+from placewright.formulations.plan_messages import SHARPNESS, Bound, near, proven_whole
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.data_relaxation import data_relaxation, is_beyond
-from placewright.formulations.replicas.bounds.target import (
-    BoundTarget,
-    has_few_copies,
-    is_large,
-)
-from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
-from placewright.formulations.replicas.models.solve_relaxation import (
+from placewright.formulations.replicas.bounds.replica_tree import ProvenBound, branch_and_bound
+from placewright.formulations.replicas.machine_code import DESCENTS
+from placewright.formulations.replicas.models.mip import IntegerProgram
+from placewright.formulations.replicas.models.relaxation import (
+    Relaxation,
+    RelaxationResult,
+    build_relaxation,
     try_relaxation,
 )
-from placewright.formulations.replicas.problem.job_classes import (
+from placewright.formulations.replicas.problem.compile import (
     AggregateProblem,
     aggregate_problem,
-)
-from placewright.formulations.replicas.problem.minimum_remote_reads import (
+    datasets_by_size,
+    largest_datasets,
     least_remote_reads,
+    restrict_to_datasets,
     restrict_to_values,
 )
-from placewright.formulations.replicas.problem.problem import DATA, HOMELESS, Problem
-from placewright.formulations.replicas.problem.restriction import (
-    largest_datasets,
-    restrict_to_datasets,
-)
+from placewright.formulations.replicas.problem.problem import DATA, DATA_SUM, HOMELESS, Problem
 from placewright.formulations.session import Session
+from placewright.solver import Arrays, SolveOptions
 
 if TYPE_CHECKING:
     from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
+
+
+# Lower bounds on the cost of single datasets, as valid inequalities of the relaxation of all.
+#
+# Where the jobs that must run beside a dataset exceed the capacity of every region, the
+# relaxation makes 1.07 copies of it, while a plan makes two, or one and reads the rest remotely.
+# The relaxation restricted to this dataset (`problem/compile.py`), of some thousand columns,
+# shows it. Jobs and replicas are integer, so the cost is a multiple of the greatest common
+# divisor of the size and the GiB that each job reads; the bound is rounded up to one.
+
+
+def with_dataset_bounds(
+    aggregate: AggregateProblem, holds: Mapping[str, int], session: Session, number: int
+) -> AggregateProblem:
+    """Return an aggregate problem with `least` of a number of datasets, largest first.
+
+    Fewer if the time share ends.
+
+    Parameters
+    ----------
+    aggregate
+        One without bounds of single datasets.
+    holds
+        Upper bounds on terms.
+    """
+    least, wan = aggregate.least.copy(), aggregate.wan
+    unit = wan.size.copy()
+    np.gcd.at(unit, wan.read_dataset, wan.read_gib)
+    until = (1 - parameters.PARAMETERS.dataset_bounds_time_share) * session.remaining()
+    for p in datasets_by_size(aggregate)[:number].tolist():
+        if session.expired(until) or not aggregate.copyable[p].any():
+            break
+        alone = build_relaxation(restrict_to_datasets(aggregate, np.arange(len(least)) == p))
+        found = try_relaxation(
+            alone.arrays(DATA_SUM, holds), session, parameters.PARAMETERS.dataset_bound_time_share
+        )
+        if found is not None:
+            least[p] = max(least[p], -(-found.bound // unit[p]) * unit[p])
+    return replace(aggregate, least=least)
+
+
+# One term to bound, with earlier terms held.
+#
+# The LP relaxation gives a bound at once. How integer replicas improve it depends on the number of
+# possible copies: by certified branch and bound (`replica_tree.py`), a MIP with an objective
+# cutoff (`models/mip.py`), or a tree over the placement of the largest datasets whose
+# node LPs are solved by a first-order method (`replica_tree.py`).
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundTarget:
+    """A term to bound: its relaxation, and the value of the best plan.
+
+    Attributes
+    ----------
+    goal
+        The plan's value of what the relaxation minimises.
+    holds
+        Upper bounds on earlier terms in the relaxation.
+    less
+        Other terms in the objective, with the plan's values: a bound of the sum less these is one
+        of the term, among plans that are no worse in them.
+    """
+
+    relaxation: Relaxation
+    arrays: Arrays
+    root: RelaxationResult
+    goal: float
+    term: str
+    holds: tuple[tuple[str, int], ...]
+    less: tuple[tuple[str, int], ...] = ()
+    tree: ReplicaTree | None = None
+
+    @property
+    def relaxation_bound(self) -> Bound:
+        """The certified bound of the LP relaxation."""
+        return self.bound(ProvenBound(self.root.bound, certified=True))
+
+    def bound(self, proven: ProvenBound) -> Bound:
+        """Return a bound of the objective as a `Bound` of the term."""
+        value = proven.bound - sum(value for _, value in self.less)
+        return Bound(self.term, value, (*self.holds, *self.less), proven.certified)
+
+    def improve(self, session: Session, share: float, least: int = 0) -> Iterator[ProvenBound]:
+        """Yield ever better claimed bounds in a share of the time left, then certified ones.
+
+        The latter may be weaker than the claims before them.
+
+        Parameters
+        ----------
+        least
+            A bound that is known already.
+        """
+        best = max(self.root.bound, least)
+        if (
+            parameters.PARAMETERS.branch_and_bound_max_copies
+            < int(self.relaxation.aggregate.copyable.sum())
+            <= parameters.PARAMETERS.mip_max_copies
+        ):
+            yield from self._cut_off(session, share, best)
+            return
+        if self.uses_tree:
+            until = (1 - share) * session.remaining()
+            tree = self.tree
+            if tree is None:
+                tree = probed_tree(self.relaxation, self.arrays, self.root, self.holds, session)
+            if tree is not None:
+                yield from tree.improve_bound(self.goal, until)
+            return
+        for step in branch_and_bound(self.relaxation, self.arrays, self.root, session, self.goal):
+            if step.bound > best or step.certified:
+                best = max(best, step.bound)
+                yield step
+
+    @property
+    def uses_tree(self) -> bool:
+        """Whether the replica tree proves it."""
+        return needs_tree(self.relaxation.aggregate)
+
+    @property
+    def _tight(self) -> Bools:
+        """Regions whose storage the relaxation fills or nearly fills (regions,)."""
+        if self.root.point is None:
+            return np.ones(len(self.relaxation.aggregate.storage), dtype=np.bool_)
+        return self.relaxation.filled_regions(
+            self.root.point, parameters.PARAMETERS.mip_tight_storage_share
+        )
+
+    def _cut_off(self, session: Session, share: float, best: int) -> Iterator[ProvenBound]:
+        """Yield claims of a MIP with objective cutoffs ever nearer to the goal.
+
+        Each claims that no plan is better than the goal by more than a relative gap.
+        """
+        aggregate = self.relaxation.aggregate
+        # Without rows that hardly matter SCIP is up to three times as fast.
+        integer_program = IntegerProgram.of(aggregate.with_limits_in(self._tight))
+        numbers = self.relaxation.copy_fractions(self.root.point).sum(axis=1)
+        term = DATA_SUM if self.less else self.term
+        arrays = integer_program.arrays(term, dict(self.holds), numbers=numbers)
+        for near_by in parameters.PARAMETERS.cutoff_gaps_rel:
+            cutoff = self.goal * (1 - near_by) if self.goal < np.inf else None
+            if session.expired() or (cutoff is not None and cutoff <= best):
+                continue
+            outcome = session.optimise(
+                arrays,
+                share=share,
+                gap=parameters.PARAMETERS.cutoff_gaps_rel[-1],
+                options=SolveOptions(cutoff=cutoff, proving=True),
+            )
+            if outcome is None or outcome.bound is None:
+                return
+            claim = proven_whole(outcome.bound)
+            if claim > best:
+                best = claim
+                yield ProvenBound(best, certified=False)
+            if cutoff is None or outcome.values is not None or outcome.bound < cutoff - 1:
+                return
+
+
+def probed_tree(
+    relaxation: Relaxation,
+    arrays: Arrays,
+    root: RelaxationResult,
+    holds: tuple[tuple[str, int], ...],
+    session: Session,
+) -> ReplicaTree | None:
+    """Return the probed replica tree of a relaxation, None without compiled code."""
+    if not DESCENTS.available(session):
+        if DESCENTS.missing is not None:
+            session.degraded.append(f"no tree of bounds was grown: {DESCENTS.missing}")
+        return None
+    # Only here, as it needs a compiler.
+    from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
+
+    tree = ReplicaTree(relaxation, arrays, root, holds, session)
+    tree.probe()
+    return tree
+
+
+def has_few_copies(aggregate: AggregateProblem) -> bool:
+    """Whether the MIP of all replicas can be solved."""
+    return int(aggregate.copyable.sum()) <= parameters.PARAMETERS.mip_max_copies
+
+
+def needs_tree(aggregate: AggregateProblem) -> bool:
+    """Whether there are too many possible copies for the MIP, but not for the tree."""
+    return not (has_few_copies(aggregate) or is_large(aggregate))
+
+
+def is_large(aggregate: AggregateProblem) -> bool:
+    """Whether the relaxation may take longer than there is time."""
+    return int(aggregate.copyable.sum()) > parameters.PARAMETERS.relaxation_max_copies
+
+
+# Relaxations of the data terms that guide the search, and that bounds begin with.
+#
+# The replica tree of the sum of both terms sends annealing to regions, and fractional replicas of
+# `copies` say which dataset classes LNS decides anew.
+
+
+def is_beyond(problem: Problem) -> bool:
+    """Whether the relaxation takes too much memory; then the only bound of a term is 0."""
+    return (
+        len(problem.read_gib) * problem.regions**2
+        > parameters.PARAMETERS.relaxation_max_source_pairs
+    )
+
+
+def replica_tree_of(
+    problem: Problem, session: Session, held: Mapping[str, int], share: float = 1.0
+) -> ReplicaTree | None:
+    """Return the replica tree of both data terms in one sum, after strong branching.
+
+    None without a solver or time, where the relaxation takes too much memory, or where there are
+    too few or too many possible copies.
+
+    Parameters
+    ----------
+    held
+        Values of the terms before.
+    share
+        Largest share of the time left for the relaxation.
+    """
+    if is_beyond(problem):
+        return None
+    aggregate = restrict_to_values(aggregate_problem(problem.wan), held)
+    found = data_relaxation(aggregate, session, held, share) if needs_tree(aggregate) else None
+    if found is None or session.expired():
+        return None
+    return probed_tree(*found, tuple(held.items()), session)
+
+
+def data_relaxation(
+    aggregate: AggregateProblem, session: Session, held: Mapping[str, int], share: float = 1.0
+) -> tuple[Relaxation, Arrays, RelaxationResult] | None:
+    """Return the relaxation of the sum of both data terms: the model, its arrays, the result.
+
+    Very large rounds are restricted to the largest datasets. None without a solver or time, of
+    which it may take a share of what is left.
+    """
+    if is_large(aggregate):
+        aggregate, share = (
+            restrict_to_datasets(
+                aggregate, largest_datasets(aggregate, parameters.PARAMETERS.restricted_datasets)
+            ),
+            parameters.PARAMETERS.restricted_time_share * share,
+        )
+    else:
+        aggregate = with_dataset_bounds(
+            aggregate, held, session, parameters.PARAMETERS.bounded_datasets
+        )
+    relaxation = build_relaxation(aggregate)
+    arrays = relaxation.arrays(DATA_SUM, held)
+    root = try_relaxation(arrays, session, share)
+    return None if root is None else (relaxation, arrays, root)
+
+
+def relaxation_replicas(
+    problem: Problem, session: Session, held: Mapping[str, int], share: float
+) -> Floats | None:
+    """Return the fractional replicas (datasets, regions) of the relaxation of `copies`.
+
+    At the values held. None without a solver or time, or where it takes too much memory. Very large
+    rounds are restricted to the largest datasets.
+    """
+    if is_beyond(problem):
+        return None
+    aggregate = restrict_to_values(aggregate_problem(problem.wan), held)
+    relaxation = build_relaxation(
+        restrict_to_datasets(
+            aggregate, largest_datasets(aggregate, parameters.PARAMETERS.restricted_datasets)
+        )
+        if is_large(aggregate)
+        else aggregate
+    )
+    found = try_relaxation(relaxation.arrays("copies", held), session, share)
+    if found is None or found.point is None:
+        return None
+    return relaxation.replicas(found.point)
+
+
+# Any multipliers of the LP relaxation (`models/relaxation.py`) prove a certified bound in whole
+# numbers by weak duality, and so do those of the nodes of a branch and bound
+# (`replica_tree.py`). `docs/formulations/replicas.md` says what the relaxations leave out.
 
 
 def prove_bounds(

@@ -1,49 +1,355 @@
-"""Branch and bound over the placement of the largest datasets; each node fixes some copies.
-
-    copied nowhere   or   a copy in region 1   or   none there and one in region 2   or   ...
-
-holds for every dataset, so the least bound of these children holds for every plan. The relaxation
-copies large data in fractions to many regions, and with it what is read beside it; once the few
-largest datasets are fixed, what else must come or leave shows in the bound.
-
-The root is branched on the dataset that strong branching chooses (`strong_branching.py`). Other
-nodes branch on
-
-    a copy in region r   or   none there and one in s   or   in neither
-
-for the two regions of most fractionality, and the dataset with the smallest estimated tree among
-some; later nodes reuse that dataset as long as it is fractional there. Node LPs are solved in
-batches by a first-order method (`solver/batched_pdhg.py`), warm-started at the parent.
-"""
+"""Branch and bound over replicas: each node fixes some copies and has a certified bound."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
+from math import isfinite
 from threading import Event
+from typing import TypeAlias
 
 import numpy as np
 
 from placewright.array_types import Floats
 from placewright.formulations.common.wan.arrays import NONE
+from placewright.formulations.plan_messages import proven_whole
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import ProvenBound
-from placewright.formulations.replicas.bounds.strong_branching import Probes, probe_datasets
-from placewright.formulations.replicas.bounds.tree_node import (
-    Fixings,
-    Node,
-    solve_nodes,
-    tree_growth_rate,
+from placewright.formulations.replicas.models.relaxation import (
+    Relaxation,
+    RelaxationResult,
+    solve_relaxation,
 )
-from placewright.formulations.replicas.models.relaxation import Relaxation
-from placewright.formulations.replicas.models.solve_relaxation import RelaxationResult
 from placewright.formulations.session import Session
-from placewright.solver import Arrays
+from placewright.solver import Arrays, SolveOptions, certified_bound, multipliers
+from placewright.solver.arrays import csr
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
+
+# Nodes of the replica tree: their fixings and bounds, and how they are solved in batches.
+
+
+Fixings: TypeAlias = Mapping[int, float]
+"""Columns of copies, and whether they are made."""
+
+
+@dataclass(order=True, slots=True)
+class Node:
+    """A relaxation with some copies fixed, ordered by its bound.
+
+    Attributes
+    ----------
+    number
+        Unique in a tree, to break ties.
+    fixings
+        Columns of copies, and their values.
+    iterate
+        Where its first-order method continues.
+    ready
+        More iterations would improve the bound little, so it is to be branched on.
+    """
+
+    bound: float
+    number: int
+    fixings: Fixings = field(compare=False)
+    iterate: Iterate = field(compare=False)
+    ready: bool = field(compare=False)
+
+
+def solve_nodes(
+    pdhg: BatchedPdhg, nodes: Sequence[Node], steps: int, cutoff: float, threads: int
+) -> list[Node]:
+    """Return nodes after some more iterations, fewer once all bounds reach the cutoff."""
+    parts = [nodes[k : k + WIDTH] for k in range(0, len(nodes), WIDTH)]
+
+    def run(batch: Sequence[Node]) -> list[tuple[float, Iterate]]:
+        fixings, iterates = (
+            [node.fixings for node in batch],
+            [node.iterate for node in batch],
+        )
+        return pdhg.run(fixings, iterates, steps, cutoff)
+
+    with ThreadPoolExecutor(threads) as aggregate:
+        ends = [end for ends in aggregate.map(run, parts) for end in ends]
+    return [_updated(node, *end) for node, end in zip(nodes, ends, strict=True)]
+
+
+def _updated(node: Node, bound: float, iterate: Iterate) -> Node:
+    # Multipliers of what has no point grow without end.
+    if not isfinite(bound):
+        return replace(node, ready=True)
+    proven = proven_whole(bound)
+    ready = proven < node.bound + parameters.PARAMETERS.min_node_progress_rel * abs(node.bound)
+    return replace(node, bound=max(proven, node.bound), iterate=iterate, ready=ready)
+
+
+def tree_growth_rate(costs: Floats) -> float:
+    """Return the growth rate of the tree in which every node has children of these costs.
+
+    The size of a tree that must raise the bound by g is exp(rate g), with sum of exp(-rate cost) =
+    1 (Le Bodic and Nemhauser 2017).
+    """
+    low, high = 0.0, float(np.log(max(2, len(costs))) / costs.min())
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.exp(-middle * costs).sum() > 1 else (low, middle)
+    return high
+
+
+def fractionality(copies: Floats) -> Floats:
+    """Return the total distance of copies (datasets, regions) from 0 and 1, (datasets,)."""
+    doubt: Floats = np.minimum(copies, 1.0 - copies).clip(0.0).sum(axis=1)
+    return doubt
+
+
+# Strong branching at the root of the replica tree: the children of some datasets are bounded.
+#
+# The datasets with the most GiB of fractionality are probed: a copy in each region alone, and
+# none. The root is branched on the one with the smallest estimated tree (Le Bodic and Nemhauser,
+# "An abstract model for branching", Mathematical Programming 166, 2017). Its cheapest children
+# also tell the search where to place that dataset.
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Bounds of children of the root.
+
+    Attributes
+    ----------
+    bounds
+        By dataset and region that gets a copy, `NONE` for no copy at all.
+    growth_rates
+        Estimate of the tree's size by dataset, where all of its children are bounded.
+    """
+
+    bounds: dict[tuple[int, int], float]
+    growth_rates: dict[int, float]
+
+    def branching_dataset(self) -> tuple[int, list[int]] | None:
+        """Return the dataset of the smallest tree and its regions by bound; None without any."""
+        if not self.growth_rates:
+            return None
+        p = min(self.growth_rates, key=self.growth_rates.__getitem__)
+        return p, self.regions(p)
+
+    def regions(self, p: int) -> list[int]:
+        """Return the regions that may get a copy of a dataset, by bound."""
+        bounds = {r: bound for (q, r), bound in self.bounds.items() if q == p and r != NONE}
+        return sorted(bounds, key=bounds.__getitem__)
+
+
+def probe_datasets(
+    relaxation: Relaxation,
+    point: Floats,
+    session: Session,
+    root: float,
+    node_of: Callable[[Fixings], Node],
+    solve: Callable[[Sequence[Node], int], list[Node]],
+) -> Probes:
+    """Return bounds of the children of some datasets, fewer if the time share ends.
+
+    Parameters
+    ----------
+    point, root
+        The point of the relaxation, and its bound.
+    node_of
+        Returns the child of the root with these fixings.
+    solve
+        Returns nodes after so many iterations.
+    """
+    doubt = fractionality(relaxation.copy_fractions(point))
+    datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[
+        : parameters.PARAMETERS.probed_datasets
+    ]
+    datasets = datasets[doubt[datasets] > parameters.PARAMETERS.min_fractionality]
+    children: dict[tuple[int, int], Fixings] = {}
+    for p in datasets.tolist():
+        columns, regions = relaxation.replica[p], np.flatnonzero(relaxation.aggregate.copyable[p])
+        children |= {(p, r): {int(columns[r]): 1.0} for r in regions.tolist()}
+        children[p, NONE] = dict.fromkeys(columns[regions].tolist(), 0.0)
+    found: dict[tuple[int, int], Node] = {}
+    until = (1 - parameters.PARAMETERS.probing_time_share) * session.remaining()
+    batch = parameters.PARAMETERS.tree_threads * WIDTH
+    for k in range(0, len(children), batch):
+        keys = list(children)[k : k + batch]
+        nodes = [node_of(children[key]) for key in keys]
+        solved = solve(nodes, parameters.PARAMETERS.probing_iterations)
+        found |= dict(zip(keys, solved, strict=True))
+        if session.expired(until):
+            break
+    bounds = {key: node.bound for key, node in found.items()}
+    least = parameters.PARAMETERS.min_branching_gain_rel * max(1, root)
+    growth_rates = {
+        p: tree_growth_rate(
+            np.maximum([bound - root for (q, _), bound in bounds.items() if q == p], least)
+        )
+        for p in datasets.tolist()
+        if (p, NONE) in found
+    }
+    if growth_rates and not session.expired(until):
+        p = min(growth_rates, key=growth_rates.__getitem__)
+        mine = sorted((key for key in found if key[0] == p), key=bounds.__getitem__)[:batch]
+        surer = solve([found[key] for key in mine], parameters.PARAMETERS.confirming_iterations)
+        bounds |= {key: node.bound for key, node in zip(mine, surer, strict=True)}
+    return Probes(bounds, growth_rates)
+
+
+# Branch and bound over replicas with a certified bound for each node.
+#
+# The LP relaxation copies large datasets in fractions. Nodes bound the number of copies of a
+# dataset, or fix whether it has a replica in a region; the least bound of all open nodes holds
+# for every plan. Best-first search: the node of the least bound is branched on next, at the
+# number of copies or the copy with the most GiB of fractionality, a number first in a tie, since
+# that leaves no way out by another region.
+
+
+@dataclass(frozen=True, slots=True)
+class Branching:
+    """Bounds on a row or a column of the relaxation."""
+
+    row: bool
+    index: int
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenBound:
+    """A bound; `certified` unless some node is infeasible by a claim of the solver alone."""
+
+    bound: int
+    certified: bool
+
+
+@dataclass(order=True, slots=True)
+class _Node:
+    bound: int
+    number: int
+    branchings: tuple[Branching, ...] = field(compare=False)
+    point: Floats | None = field(compare=False)
+
+
+def is_proven_infeasible(arrays: Arrays, session: Session) -> bool:
+    """Whether multipliers prove a relaxation infeasible (Farkas).
+
+    An elastic LP penalises violation of rows; its duals are then checked on the original rows.
+    """
+    rows, columns = arrays.rows, arrays.columns
+    more = np.arange(rows, dtype=np.int64)
+    row = np.concatenate([arrays.entry_rows(), more, more])
+    column = np.concatenate([arrays.indices, columns + more, columns + rows + more])
+    data = np.concatenate([arrays.data, np.ones(rows), -np.ones(rows)])
+    indptr, indices, data = csr(row, column, data, (rows, columns + 2 * rows))
+    nothing = replace(arrays, cost=np.zeros(columns), constant=0.0)
+    missing = replace(
+        nothing,
+        cost=np.concatenate([nothing.cost, np.ones(2 * rows)]),
+        lower=np.concatenate([arrays.lower, np.zeros(2 * rows)]),
+        upper=np.concatenate([arrays.upper, np.full(2 * rows, np.inf)]),
+        integer=np.zeros(columns + 2 * rows, dtype=np.bool_),
+        indptr=indptr,
+        indices=indices,
+        data=data,
+    )
+    outcome = session.optimise(missing, options=SolveOptions(interior=True))
+    if outcome is None or outcome.row_duals is None:
+        return False
+    least = certified_bound(nothing, multipliers(nothing, outcome.row_duals))
+    return least is not None and least > 0
+
+
+def branch_and_bound(
+    relaxation: Relaxation, arrays: Arrays, root: RelaxationResult, session: Session, goal: float
+) -> Iterator[ProvenBound]:
+    """Yield ever better bounds of a relaxation with integer replicas, from its root on.
+
+    It ends at the goal, the value of a plan, when no node can be branched on, or without time.
+    """
+    certified, number = True, count()
+    best = root.bound
+    nodes = [_Node(root.bound, next(number), (), root.point)]
+    splits = (
+        range(parameters.PARAMETERS.deterministic_max_branchings)
+        if session.deterministic
+        else count()
+    )
+    for _ in splits:
+        if not nodes or nodes[0].bound >= goal:
+            return
+        node = nodes[0]
+        split = None if node.point is None else _choose_branching(relaxation, node.point)
+        if split is None:
+            return
+        children = []
+        for branching in split:
+            branchings = (*node.branchings, branching)
+            child_arrays = _apply_branchings(arrays, branchings)
+            try:
+                child = solve_relaxation(child_arrays, session)
+            except ArithmeticError:
+                certified = certified and is_proven_infeasible(child_arrays, session)
+                continue
+            if child is None:
+                return
+            bound = max(node.bound, child.bound)
+            children.append(_Node(bound, next(number), branchings, child.point))
+        heapq.heappop(nodes)
+        for child_leaf in children:
+            heapq.heappush(nodes, child_leaf)
+        if nodes and nodes[0].bound > best:
+            best = nodes[0].bound
+            yield ProvenBound(best, certified)
+
+
+def _choose_branching(relaxation: Relaxation, point: Floats) -> tuple[Branching, Branching] | None:
+    """Return two branchings of which every plan satisfies one, and the point neither."""
+    copies = relaxation.copy_fractions(point)
+    numbers = copies.sum(axis=1)
+    size = relaxation.aggregate.wan.size
+    by_number = size * np.abs(numbers - np.rint(numbers))
+    by_copy = size[:, None] * np.abs(copies - np.rint(copies))
+    if (
+        max(by_number.max(initial=0.0), by_copy.max(initial=0.0))
+        <= parameters.PARAMETERS.integrality_tolerance
+    ):
+        return None
+    if by_number.max() >= by_copy.max():
+        p = int(by_number.argmax())
+        row, below = int(relaxation.copy_rows[p]), float(np.floor(numbers[p]))
+        return Branching(True, row, -np.inf, below), Branching(True, row, below + 1.0, np.inf)
+    column = int(relaxation.replica.ravel()[by_copy.argmax()])
+    return Branching(False, column, 0.0, 0.0), Branching(False, column, 1.0, 1.0)
+
+
+def _apply_branchings(arrays: Arrays, branchings: tuple[Branching, ...]) -> Arrays:
+    """Return the arrays with the bounds of all branchings."""
+    lower, upper = arrays.lower.copy(), arrays.upper.copy()
+    row_lower, row_upper = arrays.row_lower.copy(), arrays.row_upper.copy()
+    for branching in branchings:
+        low, high = (row_lower, row_upper) if branching.row else (lower, upper)
+        low[branching.index] = max(low[branching.index], branching.least)
+        high[branching.index] = min(high[branching.index], branching.most)
+    return replace(arrays, lower=lower, upper=upper, row_lower=row_lower, row_upper=row_upper)
+
+
+# Branch and bound over the placement of the largest datasets; each node fixes some copies.
+#
+#     copied nowhere   or   a copy in region 1   or   none there and one in region 2   or   ...
+#
+# holds for every dataset, so the least bound of these children holds for every plan. The relaxation
+# copies large data in fractions to many regions, and with it what is read beside it; once the few
+# largest datasets are fixed, what else must come or leave shows in the bound.
+#
+# The root is branched on the dataset that strong branching chooses. Other
+# nodes branch on
+#
+#     a copy in region r   or   none there and one in s   or   in neither
+#
+# for the two regions of most fractionality, and the dataset with the smallest estimated tree among
+# some; later nodes reuse that dataset as long as it is fractional there. Node LPs are solved in
+# batches by a first-order method (`solver/batched_pdhg.py`), warm-started at the parent.
 
 
 class ReplicaTree:

@@ -1,49 +1,51 @@
-"""Relax and fix with a MIP solver, the largest datasets first.
-
-All copies at once are too many to find good points among. At first only copies are free that the LP
-relaxation has in part or nearly has (by reduced cost), and only the replicas of the largest
-datasets are integer: these are few and have most of the GiB, and the relaxed rest still tells them
-what it will need. Then they are fixed, and smaller datasets are made integer as well. The smallest
-datasets stay relaxed to the end.
-
-References
-----------
-Pochet and Wolsey, "Production planning by mixed integer programming", Springer 2006, section 3.6.
-"""
+"""Relax and fix with a MIP solver, and restricted MIPs over the replicas that it finds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from itertools import count, takewhile
 
 import numpy as np
 
-from placewright.array_types import Bools
+from placewright.array_types import Bools, Floats
+from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.models.integer_program import (
+from placewright.formulations.replicas.heuristics.incumbent import Incumbent
+from placewright.formulations.replicas.models.mip import (
     IntegerProgram,
     Restriction,
     promising_copies,
 )
-from placewright.formulations.replicas.models.relaxation import build_relaxation
-from placewright.formulations.replicas.models.solve_relaxation import (
+from placewright.formulations.replicas.models.relaxation import (
     RelaxationResult,
+    build_relaxation,
     try_relaxation,
 )
-from placewright.formulations.replicas.problem.job_classes import (
+from placewright.formulations.replicas.problem.compile import (
     AggregateProblem,
     aggregate_problem,
-)
-from placewright.formulations.replicas.problem.minimum_remote_reads import (
+    count_for_share,
+    largest_datasets,
     least_remote_reads,
     restrict_to_values,
 )
 from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, SolveOptions
+
+# Relax and fix with a MIP solver, the largest datasets first.
+#
+# All copies at once are too many to find good points among. At first only copies are free that
+# the LP relaxation has in part or nearly has (by reduced cost), and only the replicas of the
+# largest datasets are integer: these are few and have most of the GiB, and the relaxed rest still
+# tells them what it will need. Then they are fixed, and smaller datasets are made integer as
+# well. The smallest datasets stay relaxed to the end.
+#
+# References
+# ----------
+# Pochet and Wolsey, "Production planning by mixed integer programming", Springer 2006, section 3.6.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,3 +259,45 @@ class _RelaxAndFix:
         point = integer_program.relaxation.replicas(outcome.values)
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective
+
+
+# Restricted MIPs over the replicas that relax and fix finds, recombined with the incumbent.
+
+
+def search_restricted(
+    incumbent: Incumbent, reserve: float
+) -> Generator[Candidate, None, Floats | None]:
+    """Choose among replicas that relax and fix finds; return these, None without any.
+
+    Only among these if its point is better than the incumbent; then among those of both, and what
+    the relaxation has. What links refuse beside copies of the incumbent may do beside what the
+    point does. `reserve` seconds are left over.
+    """
+    problem, session, before = incumbent.problem, incumbent.session, incumbent.solution
+    values = parameters.PARAMETERS
+    incumbent.retry_refused_copies()
+    seconds = values.relax_and_fix_time_share * (session.remaining() - reserve)
+    restricted = (
+        relax_and_fix(problem, session, before, incumbent.refused, seconds) if seconds > 0 else None
+    )
+    if restricted is None:
+        return None
+
+    def left(share: float) -> float:
+        return share * max(0.0, session.remaining() - reserve)
+
+    search = incumbent.search_from(before)
+    if restricted.objective < before.objective(problem):
+        chosen = search.solve_restricted(restricted.chosen, left(values.restricted_mip_time_share))
+        if chosen is not None:
+            search.set_incumbent(chosen, incumbent.refused)
+            search.reoptimise_homes(left(values.restricted_mip_time_share))
+            found = incumbent.recombine(search.solution, left(values.restricted_mip_time_share))
+            if found.objective(problem) < before.objective(problem):
+                yield incumbent.accept(found, "relax and fix")
+        search.set_incumbent(incumbent.solution, incumbent.refused)
+    if search.recombine(
+        restricted.chosen | restricted.relaxed, left(values.widened_mip_time_share)
+    ):
+        yield incumbent.accept(search.solution, "relax and fix")
+    return restricted.chosen.astype(np.float64)

@@ -1,39 +1,173 @@
-"""The exact MIP of a neighbourhood; the rest of a solution is fixed.
-
-With n[w,r,m] jobs of class w in region r on GPU model m, d[w] of its jobs without a home, and
-x[p,r] in {0, 1} where dataset class p has a replica after the plan:
-
-    sum_{r,m} n[w,r,m] + d[w] = count_w
-    sum_r x[p,r] >= 1                                      for a dataset class with a replica now
-    sum_m n[w,r,m] - q[w,p,r] <= count_w x[p,r]            for each read; q = 0 if it must be local
-    sum_m n[w,r,m] <= count_w (x[p,r] + sum of x[p,s] over regions s with a link to r)
-    sum_p size_p x[p,r] <= storage_r                       or what is there now, if that is more
-    sum_p size_p x[p,r] over new replicas <= budgets of all links into r
-    D - sum_k over[k,r,m] <= S                             D = sum_w demand_w n[w,r,m]
-
-or, where overload is held at its minimum, the bounds on D of `problem/overload_curve.py`.
-
-All five terms are linear, `imbalance` and `hottest` with integer variables for their rounding. It
-is a relaxation only of transfers: which links copies use, and when.
-"""
+"""The exact MIPs of replica placement: of a neighbourhood, of all terms, of the relaxation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.common.wan.arrays import UNLIMITED
-from placewright.formulations.replicas.problem.overload_curve import (
+from placewright.formulations.plan_messages import HOLD_SLACK, Bound, proven_whole
+from placewright.formulations.replicas import parameters
+from placewright.formulations.replicas.models.relaxation import (
+    Relaxation,
+    RelaxationResult,
+    build_relaxation,
+)
+from placewright.formulations.replicas.problem.compile import AggregateProblem
+from placewright.formulations.replicas.problem.problem import (
+    HOMELESS,
     LeastOverload,
+    Problem,
     demand_unit,
     overload_pieces,
 )
-from placewright.formulations.replicas.problem.problem import HOMELESS, Problem
 from placewright.formulations.replicas.solution import Solution
-from placewright.solver import Model
+from placewright.formulations.session import Session
+from placewright.solver import Arrays, Model, Status
 from placewright.topology.units import WHOLE_GPU
+
+# The relaxation with integer replicas, as a MIP with branching priorities and a cutoff.
+#
+#     y[p] in {0, 1}     whether dataset p is copied at all:   x[p,r] <= y[p] <= sum_r x[p,r]
+#
+# over copies. The LP copies most datasets in fractions to several regions; whether there is a
+# copy at all is a disjunction over many columns, and most of the bound depends on it for the
+# largest datasets. So y has branching priorities by size.
+#
+# With an objective cutoff at the value of a plan less an acceptable gap, nodes beyond it are
+# pruned, so the tree is far smaller than one that proves the optimum.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Restriction:
+    """A restriction of the MIP.
+
+    Attributes
+    ----------
+    free : Bools
+        (datasets, regions): copies that may be made or not.
+    copied : Bools
+        (datasets, regions): copies that are fixed to be made; all others are not.
+    integer : Bools
+        (datasets,): whose replicas are integer.
+    """
+
+    free: Bools
+    copied: Bools
+    integer: Bools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntegerProgram:
+    """A relaxation with the columns y.
+
+    Attributes
+    ----------
+    copied : Ints
+        (datasets,): the columns y, -1 where a dataset cannot be copied.
+    """
+
+    relaxation: Relaxation
+    copied: Ints
+
+    @classmethod
+    def of(cls, aggregate: AggregateProblem) -> Self:
+        """Return the MIP of an aggregate problem."""
+        relaxation = build_relaxation(aggregate)
+        model = relaxation.model
+        some = np.flatnonzero(aggregate.copyable.any(axis=1))
+        copied = np.full(len(aggregate.has_replica), -1, dtype=np.int64)
+        copied[some] = model.variables("copied", len(some), upper=1.0)
+        p, r = np.nonzero(aggregate.copyable)
+        rows = model.rows("copies", len(p), upper=0.0)
+        model.add(rows, relaxation.replica[p, r], 1.0)
+        model.add(rows, copied[p], -1.0)
+        rows = np.full(len(copied), -1, dtype=np.int64)
+        rows[some] = model.rows("uncopied", len(some), lower=0.0)
+        model.add(rows[p], relaxation.replica[p, r], 1.0)
+        model.add(rows[some], copied[some], -1.0)
+        return cls(relaxation, copied)
+
+    def arrays(
+        self,
+        term: str,
+        holds: Mapping[str, int],
+        choice: Restriction | None = None,
+        numbers: Floats | None = None,
+    ) -> Arrays:
+        """Return the arrays; all copies are free and integer if no choice is given.
+
+        Current replicas may be dropped in part.
+
+        Parameters
+        ----------
+        numbers
+            (datasets,): copies of each in the relaxation; fractional ones are branched on first.
+        """
+        relaxation, aggregate = self.relaxation, self.relaxation.aggregate
+        arrays = relaxation.arrays(term, holds, relax=False)
+        order = np.zeros(arrays.columns, dtype=np.int64)
+        size = aggregate.wan.size
+        p, r = np.nonzero(aggregate.copyable)
+        order[relaxation.replica[p, r]] = size[p]
+        some = np.flatnonzero(self.copied >= 0)
+        order[self.copied[some]] = size[some]
+        if numbers is not None:
+            is_fractional = (
+                np.abs(numbers - np.rint(numbers)) > parameters.PARAMETERS.number_fractionality
+            )
+            order[self.copied[is_fractional & (self.copied >= 0)]] *= (
+                parameters.PARAMETERS.number_priority_factor
+            )
+        lower, upper, integer = arrays.lower.copy(), arrays.upper.copy(), arrays.integer.copy()
+        integer[relaxation.replica[aggregate.present]] = False
+        if choice is not None:
+            settled = aggregate.copyable & ~choice.free
+            columns = relaxation.replica[settled]
+            lower[columns] = upper[columns] = choice.copied[settled]
+            integer[relaxation.replica[aggregate.copyable & ~choice.integer[:, None]]] = False
+            integer[self.copied[some[~choice.integer[some]]]] = False
+        return replace(arrays, priority=order, lower=lower, upper=upper, integer=integer)
+
+
+def promising_copies(
+    relaxation: Relaxation, arrays: Arrays, found: RelaxationResult, share: float
+) -> Bools:
+    """Return the copies (datasets, regions) that a relaxation has in part, or almost.
+
+    Almost: one more would cost less than this share of its size.
+    """
+    aggregate = relaxation.aggregate
+    extra_cost = relaxation.replicas(arrays.reduced_costs(-found.prices))
+    worth: Bools = aggregate.copyable & (extra_cost < share * aggregate.wan.size[:, None])
+    if found.point is not None:
+        worth |= aggregate.copyable & (
+            relaxation.replicas(found.point) > parameters.PARAMETERS.fraction_tolerance
+        )
+    return worth
+
+
+# The exact MIP of a neighbourhood; the rest of a solution is fixed.
+#
+# With n[w,r,m] jobs of class w in region r on GPU model m, d[w] of its jobs without a home, and
+# x[p,r] in {0, 1} where dataset class p has a replica after the plan:
+#
+#     sum_{r,m} n[w,r,m] + d[w] = count_w
+#     sum_r x[p,r] >= 1                                      for a dataset class with a replica now
+#     sum_m n[w,r,m] - q[w,p,r] <= count_w x[p,r]           for each read; q = 0 if it must be local
+#     sum_m n[w,r,m] <= count_w (x[p,r] + sum of x[p,s] over regions s with a link to r)
+#     sum_p size_p x[p,r] <= storage_r                       or what is there now, if that is more
+#     sum_p size_p x[p,r] over new replicas <= budgets of all links into r
+#     D - sum_k over[k,r,m] <= S                             D = sum_w demand_w n[w,r,m]
+#
+# or, where overload is held at its minimum, the bounds on D of `problem/problem.py`.
+#
+# All five terms are linear, `imbalance` and `hottest` with integer variables for their rounding. It
+# is a relaxation only of transfers: which links copies use, and when.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,3 +423,56 @@ class NeighbourhoodMip:
         model.add(rows, most, -1.0)
         w, r, _ = self._at
         model.add(rows[r], self._n, 1000.0 * problem.demand[w] / supply[r])
+
+
+# The MIP of all terms, minimised lexicographically, for small problems.
+
+
+_LAST = ("imbalance", "hottest")
+"""Terms that only drops or homes improve, not copies: with them drops are no longer idle."""
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether the MIP of the whole problem is small enough to be solved."""
+    cells = int(problem.allowed_homes.sum()) + int(problem.may_hold.sum())
+    return (
+        cells + len(problem.read_gib) * problem.regions <= parameters.PARAMETERS.exact_max_columns
+    )
+
+
+def solve_lexicographically(
+    problem: Problem, session: Session, solution: Solution, refused: Bools
+) -> Iterator[Solution | Bound]:
+    """Yield the optimum of each term with those before it held, and the solver's bound on it.
+
+    The MIP leaves out transfers: where all copies of the last solution can be scheduled, it is
+    optimal. Refused copies (dataset classes, regions) are left out; if there are any, nothing is
+    proven.
+    """
+    terms = problem.terms
+    neighbourhood = whole_problem(problem)
+    neighbourhood = replace(neighbourhood, holds=neighbourhood.holds & ~refused)
+    proving = single(problem) and not refused.any()
+    mip = NeighbourhoodMip(problem, neighbourhood, solution, terms)
+    holds: list[tuple[str, int]] = []
+    share = parameters.PARAMETERS.exact_term_time_share
+    for term in terms:
+        outcome = session.optimise(mip.model.arrays(term), share=share, gap=0.0)
+        if outcome is None:
+            return
+        if outcome.bound is not None and proving:
+            yield Bound(term, proven_whole(outcome.bound), tuple(holds))
+        if outcome.values is None:
+            return
+        solution = mip.solution(outcome.values)
+        yield solution if term in _LAST else solution.without_idle_copies(problem)
+        if outcome.status is not Status.OPTIMAL:
+            return
+        value = round(mip.model.value_of(term, outcome.values))
+        holds.append((term, value))
+        mip.model.hold(term, value, HOLD_SLACK)
+
+
+def single(problem: Problem) -> bool:
+    """Whether each dataset is a class of its own, so that the MIP is exact."""
+    return problem.dataset_classes == len(problem.wan.size)

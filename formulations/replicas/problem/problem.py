@@ -1,23 +1,27 @@
-"""The problem of replica placement, as arrays over job classes and dataset classes.
-
-All terms are minimised lexicographically: `overload`, `remote_reads`, `copies`, `imbalance`,
-`hottest` (`objective.term_values` has the formulas).
-
-References
-----------
-Choudhury et al., "MAST: global scheduling of ML training across geo-distributed datacenters at
-hyperscale", OSDI'24: its slow path, Tetris, balances demand and places data once a day. Tables
-with the same readers are moved together.
-"""
+"""The problem of replica placement as arrays, exact values of its terms, and solutions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.common.wan.arrays import Wan
+from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Wan
+from placewright.topology.units import WHOLE_GPU
+
+# The problem of replica placement, as arrays over job classes and dataset classes.
+#
+# All terms are minimised lexicographically: `overload`, `remote_reads`, `copies`, `imbalance`,
+# `hottest` (`objective.term_values` has the formulas).
+#
+# References
+# ----------
+# Choudhury et al., "MAST: global scheduling of ML training across geo-distributed datacenters at
+# hyperscale", OSDI'24: its slow path, Tetris, balances demand and places data once a day. Tables
+# with the same readers are moved together.
+
 
 DATA = ("remote_reads", "copies")
 """Terms of what data costs, which matter one after the other."""
@@ -152,3 +156,151 @@ def dense_ids(labels: list[object]) -> Ints:
     """Return an id for each label (labels,), counted from 0 in order of first appearance."""
     seen: dict[object, int] = {}
     return np.array([seen.setdefault(label, len(seen)) for label in labels], dtype=np.int64)
+
+
+# Exact integer values of the terms of a layout.
+
+
+def term_values(wan: Wan, layout: Layout) -> dict[str, int]:
+    """Return the value of each term of the policy `replicas`.
+
+    With D and S as milli-GPU of demand and supply per region and model: `overload` is the sum of
+    max(0, D - S) + max(0, D - 1.2 S), and three times the demand of each job without a home;
+    `remote_reads` is the GiB that jobs read from other regions, and all reads of jobs without a
+    home; `copies` the GiB of new replicas; `imbalance` the GiB that regions with limited storage
+    hold beyond their share; `hottest` the largest D / S of a region, in thousandths, rounded up.
+    """
+    demand = demand_of(wan, layout.homes)
+    return {
+        "overload": overload_of(demand, wan.supply)
+        + HOMELESS * int(wan.demand[layout.homes[:, 0] == NONE].sum()),
+        "remote_reads": _remote_reads(wan, layout),
+        "copies": int((layout.creates(wan) * wan.size[:, None]).sum()),
+        "imbalance": imbalance_of(layout.replicas.T.astype(np.int64) @ wan.size, wan.storage),
+        "hottest": hottest_of(demand, wan.supply),
+    }
+
+
+def demand_of(wan: Wan, homes: Ints) -> Ints:
+    """Return the milli-GPU demand of homes (regions, models)."""
+    demand = np.zeros_like(wan.supply)
+    place_homeless_jobs = homes[:, 0] != NONE
+    np.add.at(
+        demand,
+        (homes[place_homeless_jobs, 0], homes[place_homeless_jobs, 1]),
+        wan.demand[place_homeless_jobs],
+    )
+    return demand
+
+
+def overload_of(demand: Ints, supply: Ints) -> int:
+    """Return the overload, a convex piecewise linear function of demand, in milli-GPU."""
+    first = np.maximum(0, demand - supply)
+    second = -(-np.maximum(0, 5 * demand - 6 * supply) // 5)
+    return int((first + second).sum())
+
+
+def imbalance_of(used: Ints, storage: Ints) -> int:
+    """Return the GiB that limited regions hold beyond their share of what all of them hold."""
+    limited = storage < UNLIMITED
+    total, used, limits = int(storage[limited].sum()), used[limited], storage[limited]
+    held = int(used.sum())
+    return sum(
+        max(0, int(mine) - (held * int(limit) // total if total else 0))
+        for mine, limit in zip(used, limits, strict=True)
+    )
+
+
+def hottest_of(demand: Ints, supply: Ints) -> int:
+    """Return the largest demand over supply of a region, in thousandths, rounded up."""
+    asked, given = demand.sum(axis=1).tolist(), supply.sum(axis=1).tolist()
+    # A thousand times what is asked may be beyond 64 bits.
+    heats = (-(-1000 * a // (g or WHOLE_GPU)) for a, g in zip(asked, given, strict=True))
+    return max(heats, default=0)
+
+
+def _remote_reads(wan: Wan, layout: Layout) -> int:
+    region = layout.homes[wan.read_job, 0]
+    local = layout.replicas[wan.read_dataset, region] & (region != NONE)
+    return int(wan.read_gib[~local].sum())
+
+
+# The minimum total overload over all distributions of demand, and the demands that attain it.
+#
+# Overload is a convex function of the demand of each GPU model in each region. By the usual
+# optimality condition (equal marginal cost, as in water filling) the total is least where each
+# model has at least the demand of all pieces that cost less than the marginal price, and at most
+# that of all pieces that cost no more. Models whose overload is held at this minimum need only
+# these bounds on demand, and no columns for overload.
+
+
+class LeastOverload(NamedTuple):
+    """The least total overload, and the bounds on demand that exactly its solutions satisfy.
+
+    Attributes
+    ----------
+    overload
+        In milli-GPU.
+    lower, upper
+        (regions, models): bounds on the units of demand.
+    """
+
+    overload: int
+    lower: Ints
+    upper: Ints
+
+
+def least_overload(supply: Ints, unit: int, units: int) -> LeastOverload:
+    """Return the least overload of a number of units of demand that may run anywhere.
+
+    Parameters
+    ----------
+    supply
+        (regions, models): milli-GPU.
+    unit, units
+        Milli-GPU per unit of demand, and the number of units.
+    """
+    nothing = np.zeros_like(supply)
+    if not units:  # there may be no model that could be asked
+        return LeastOverload(0, nothing, nothing)
+    length, cost = overload_pieces(supply, unit, units)
+    prices = np.unique(cost)
+    price = prices[np.argmax([length[cost <= price].sum() >= units for price in prices])]
+    cheaper = length * (cost < price)
+    overload = (cheaper * cost).sum() + price * (units - cheaper.sum())
+    return LeastOverload(int(overload), cheaper.sum(axis=0), (length * (cost <= price)).sum(axis=0))
+
+
+def least_overload_of_jobs(
+    supply: Ints, unit: int, demand: Ints, homeless: Bools
+) -> tuple[LeastOverload, int]:
+    """Return the least overload of jobs with a home, and the total with that of homeless jobs.
+
+    Parameters
+    ----------
+    demand, homeless
+        (n,): milli-GPU, and whether no region can have them.
+    """
+    least = least_overload(supply, unit, int(demand[~homeless].sum()) // unit)
+    return least, least.overload + HOMELESS * int(demand[homeless].sum())
+
+
+def demand_unit(demand: Ints) -> int:
+    """Return the greatest common divisor of all demands, in milli-GPU, at least 1."""
+    return max(1, int(np.gcd.reduce(demand, initial=0)))
+
+
+def overload_pieces(supply: Ints, unit: int, units: int) -> tuple[Ints, Ints]:
+    """Return the linear pieces of overload as demand grows, both (5, regions, models).
+
+    Lengths in units of demand, and the cost of one unit. The first piece is free, the last is as
+    long as all units. Demand is integer in units, so interpolation between whole units is exact.
+    """
+    none, first, second = np.zeros_like(supply), supply // unit, 6 * supply // (5 * unit)
+    points = np.sort(np.stack([none, first, first + 1, second, second + 1, second + 2]), axis=0)
+    asked = points * unit
+    over = np.maximum(0, asked - supply) - (-np.maximum(0, 5 * asked - 6 * supply) // 5)
+    length = np.diff(points, axis=0)
+    cost = np.diff(over, axis=0) // np.maximum(1, length)
+    length[-1] = units
+    return length * (supply > 0), cost

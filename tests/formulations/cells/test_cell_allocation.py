@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from placewright.formulations.cells.buddy import Buddy
-from placewright.formulations.cells.virtual_clusters import Allocator, Grant
+from placewright.formulations.cells.virtual_clusters import Allocator, Buddy, Grant
 from placewright.topology.chain import Cell, Chain, claims_fit
 
 SEQUENCES = 10_000

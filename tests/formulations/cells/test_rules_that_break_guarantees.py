@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from placewright.formulations.cells.buddy import Buddy
+from placewright.formulations.cells.virtual_clusters import Buddy
 from placewright.topology.chain import Cell, Chain
 
 

@@ -16,11 +16,14 @@ from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.admission import AdmissionBound, admit
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
-from placewright.formulations.deadline.heuristics.path_relinking import relink, restore_promises
-from placewright.formulations.deadline.models.demand_bound import DemandRows, feasible_alone
-from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
+from placewright.formulations.deadline.heuristics.local_search import relink, restore_promises
+from placewright.formulations.deadline.models.demand_bound import (
+    DemandRows,
+    MasterLp,
+    MasterObjective,
+    feasible_alone,
+)
 from placewright.formulations.deadline.problem.problem import (
     ADMITTED,
     BROKEN,
@@ -28,6 +31,7 @@ from placewright.formulations.deadline.problem.problem import (
     Problem,
     Schedule,
 )
+from placewright.formulations.deadline.run import AdmissionBound, admit
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.deadline.heuristics.list_scheduling import complete, objective
-from placewright.formulations.deadline.heuristics.lns import improve
+from placewright.formulations.deadline.heuristics.local_search import improve
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 
 KINDS: tuple[dict[str, Any], ...] = (

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from examples import examples
-from placewright.formulations.deadline.heuristics.core_mip import core_search
+from placewright.formulations.deadline.heuristics.master_subproblem import core_search
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRow,
     DemandRows,
+    MasterLp,
+    MasterObjective,
     feasible_alone,
     loads_of,
     window,
 )
-from placewright.formulations.deadline.models.master_lp import MasterLp, MasterObjective
 from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright import Plan, Round, verify
-from placewright.formulations.deadline.heuristics.displacement_greedy import displacement_greedy
-from placewright.formulations.deadline.problem.current_lease import FIRST_PRIORITY
+from placewright.formulations.deadline.heuristics.current_lease import displacement_greedy
+from placewright.formulations.deadline.problem.leases import FIRST_PRIORITY
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round

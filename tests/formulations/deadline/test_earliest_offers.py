@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.deadline.heuristics.earliest_offers import Offers
-from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
+from placewright.formulations.deadline.heuristics.list_scheduling import Offers, list_schedule
 from placewright.formulations.deadline.problem.compile import Admission, compile_admission
 from placewright.formulations.deadline.problem.problem import NONE, Schedule
 from placewright.formulations.plan_messages import Promise

@@ -9,11 +9,11 @@ from types import ModuleType
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.deadline.heuristics.feasibility_mip import (
+from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
+from placewright.formulations.deadline.heuristics.master_subproblem import (
     choose_alternatives,
     find_leases,
 )
-from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.models.demand_bound import feasible_alone
 from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.small_units import as_document
-from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
-from placewright.formulations.deadline.problem.compile import Admission, compile_admission
+from placewright.formulations.deadline.problem.compile import (
+    Admission,
+    CapacityRows,
+    compile_admission,
+)
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError

@@ -16,8 +16,8 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
     list_schedule,
     objective,
 )
+from placewright.formulations.deadline.problem.leases import Slack, forced_leases
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
-from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 
 KINDS: tuple[dict[str, Any], ...] = (
     {},

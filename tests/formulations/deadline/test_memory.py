@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from placewright.formulations.deadline.heuristics.list_scheduling import complete
-from placewright.formulations.deadline.heuristics.lns import improve
+from placewright.formulations.deadline.heuristics.local_search import improve
 from placewright.formulations.deadline.models.demand_bound import DemandRows
-from placewright.formulations.deadline.problem.capacity_rows import CapacityRows
-from placewright.formulations.deadline.problem.compile import compile_admission
+from placewright.formulations.deadline.problem.compile import CapacityRows, compile_admission
+from placewright.formulations.deadline.problem.leases import Slack, forced_leases
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, usage_of
-from placewright.formulations.deadline.problem.slack import Slack, forced_leases
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import read

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.deadline.models.integrated.modes import (
+from placewright.formulations.deadline.models.integrated import (
     NOT_NOW,
     equal_speed_ranges,
     modes_of,

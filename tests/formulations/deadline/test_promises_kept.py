@@ -8,10 +8,10 @@ from types import ModuleType
 import numpy as np
 
 from placewright import Changes, Engine, Round, verify
-from placewright.formulations.deadline.admission import admit
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.run import admit
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits
 

@@ -17,7 +17,7 @@ import pytest
 from fuzz.small_units import as_document
 from placewright import Plan, Round, load_round, solve_round, verify
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.problem import priorities
+from placewright.formulations.deadline.problem import problem
 from placewright.instances import verify as verification
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
@@ -47,7 +47,7 @@ def writing(helper: Any) -> ModuleType:
 
 
 def with_priorities(raw: Raw, seed: int) -> Raw:
-    """A round of three priorities, decided class by class."""
+    """A round of three problem, decided class by class."""
     rng = Random(seed)
     for job in raw["jobs"]:
         job["priority"] = rng.choice([0, 1, 2])
@@ -130,7 +130,7 @@ def test_no_plan_beats_the_bound_of_a_class_without_the_integrated_model(
     changed = replace(parameters.PARAMETERS, **OTHER_MODELS[models])  # type: ignore[arg-type]
     monkeypatch.setattr(parameters, "PARAMETERS", changed)
     if not exact:
-        monkeypatch.setattr(priorities, "MAX_EXACT_SUM", 0)
+        monkeypatch.setattr(problem, "MAX_EXACT_SUM", 0)
     for seed in range(60, 75):
         raw = with_priorities(rounds.round_of(seed), seed)
         try:
@@ -184,7 +184,7 @@ def test_a_class_counts_who_may_count_in_its_term() -> None:
             "policy": {"formulation": "deadline"},
         }
     )
-    found = priorities.classes_of_terms(round_)
+    found = problem.classes_of_terms(round_)
     levels = {name: one.precedences[0].priority for name, one in found.items()}
     assert levels == {
         "admitted_1": 3,

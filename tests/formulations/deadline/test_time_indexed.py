@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from examples import examples
-from placewright.formulations.deadline.heuristics.feasibility_mip import read_flow
+from placewright.formulations.deadline.heuristics.master_subproblem import read_flow
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.problem.problem import Problem, Schedule
 from placewright.formulations.session import Session

@@ -10,7 +10,7 @@ from gang_parameters import set_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.models.aggregate.account_cuts import _cuts
+from placewright.formulations.gang.models.aggregate.accounts import _cuts
 from placewright.formulations.gang.models.aggregate.variables import AccountRow
 from placewright.instances.documents.plan import TermResult
 from placewright.instances.documents.round import Round

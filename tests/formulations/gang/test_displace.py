@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 
 from fuzz.small_units import as_document
-from placewright.formulations.gang.heuristics.displace import displace_greedily
-from placewright.formulations.gang.heuristics.exchange import exchange_jobs
+from placewright.formulations.gang.heuristics.displace import (
+    displace_greedily,
+    displace_within_quotas,
+    plan_without_solver,
+)
+from placewright.formulations.gang.heuristics.displacement import keep_within_quotas
+from placewright.formulations.gang.heuristics.ejection import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
-from placewright.formulations.gang.heuristics.quota_knapsack import keep_within_quotas
-from placewright.formulations.gang.heuristics.quota_prices import displace_within_quotas
-from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
-from placewright.formulations.gang.models.aggregate.column_generation import (
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.solve import (
     aggregate_models,
     bound_by_relaxation,
     collect_bounds,
 )
-from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from gang_parameters import set_parameters
 
-from placewright.formulations.gang.heuristics.displace import displace_greedily
-from placewright.formulations.gang.heuristics.displace_within_budget import displaced
-from placewright.formulations.gang.heuristics.drop_add import drop_and_add
+from placewright.formulations.gang.heuristics.displace import displace_greedily, displaced
+from placewright.formulations.gang.heuristics.ejection import drop_and_add
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.placement.disruption_budget import (
     NOTHING,

@@ -12,7 +12,7 @@ from gang_parameters import set_parameters
 from numpy.typing import NDArray
 
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.heuristics.displacement_cost import DisplacementCost
+from placewright.formulations.gang.heuristics.displacement import DisplacementCost
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem

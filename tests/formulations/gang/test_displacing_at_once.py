@@ -17,7 +17,7 @@ from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
 from placewright.formulations.gang.heuristics.migration import DISPLACEMENT
 from placewright.formulations.gang.heuristics.search import Search
-from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round

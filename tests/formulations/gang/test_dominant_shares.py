@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from examples import tried
 from placewright.formulations.gang.heuristics.displace import displace_greedily
-from placewright.formulations.gang.heuristics.scalarise_entitled import scalarise_entitled
+from placewright.formulations.gang.heuristics.search import scalarise_entitled
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.placement import Placement

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from placewright.formulations.gang.heuristics.drop_add import drop_and_add
+from placewright.formulations.gang.heuristics.displace import plan_without_solver
+from placewright.formulations.gang.heuristics.ejection import drop_and_add
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
-from placewright.formulations.gang.heuristics.solver_free import plan_without_solver
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import repair_preemptions
 from placewright.formulations.gang.problem.compile import compile_round

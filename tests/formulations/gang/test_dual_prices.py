@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from fuzz.small_units import as_document
-from placewright.formulations.gang.bounds.dual_prices import SCALE, DualPrices
+from placewright.formulations.gang.bounds import SCALE, DualPrices
 from placewright.formulations.gang.heuristics.displace import displace_greedily
-from placewright.formulations.gang.models.aggregate.column_generation import (
+from placewright.formulations.gang.models.aggregate.accounts import budget_prices
+from placewright.formulations.gang.models.aggregate.host_classes import ResourceGrid
+from placewright.formulations.gang.models.aggregate.solve import (
     bound_by_relaxation,
     collect_bounds,
     host_pattern_model,
     tasks_per_host,
 )
-from placewright.formulations.gang.models.aggregate.disruption_budget import budget_prices
-from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round

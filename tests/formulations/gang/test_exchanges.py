@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.models.aggregate.exchanges import (
+from placewright.formulations.gang.models.aggregate.host_columns import (
     exchangeable_slots,
     exchanged_slots,
 )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from examples import tried
 from fuzz.small_units import as_document, in_small_units
 from placewright.array_types import Floats
-from placewright.formulations.gang.models.aggregate import column_generation
+from placewright.formulations.gang.models.aggregate import solve
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -143,7 +143,7 @@ def test_certified_bounds_hold_whatever_the_duals(
 
     with monkeypatch.context() as patch:
         set_parameters(patch, "run", max_exact_variables=-1)
-        patch.setattr(column_generation, "multipliers", spoiled)
+        patch.setattr(solve, "multipliers", spoiled)
         bounded = _first_term(_solved(round_))
     sign = 1 if best.sense == "max" else -1
     assert bounded.certified is not None

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from examples import tried
-from placewright.formulations.gang.bounds.fragmentation import stranded_lower_bound
+from placewright.formulations.gang.bounds import stranded_lower_bound
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan

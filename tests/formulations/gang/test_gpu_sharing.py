@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from examples import tried
 from fuzz.small_units import as_document
-from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
+from placewright.formulations.gang.models.host.rows import add_gpus
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round

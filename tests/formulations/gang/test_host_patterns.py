@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.models.aggregate import host_columns
-from placewright.formulations.gang.models.aggregate.column_generation import (
-    bound_by_relaxation,
-    collect_bounds,
-    host_pattern_model,
-    tasks_per_host,
-)
+from placewright.formulations.gang.models.aggregate.host_classes import ResourceGrid
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
     grid_host_classes,
     host_patterns_apply,
 )
 from placewright.formulations.gang.models.aggregate.model import build_aggregate_model
-from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
+from placewright.formulations.gang.models.aggregate.solve import (
+    bound_by_relaxation,
+    collect_bounds,
+    host_pattern_model,
+    tasks_per_host,
+)
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.limits import VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.terms import VALUE
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.solver import InProcess

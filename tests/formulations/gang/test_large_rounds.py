@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
+from placewright.formulations.gang.models.aggregate.solve import aggregate_models
 from placewright.formulations.gang.models.host.model import build_host_model
-from placewright.formulations.gang.placement.fair_share import fill_by_policy
-from placewright.formulations.gang.placement.greedy import place_group
+from placewright.formulations.gang.placement.greedy import fill_by_policy, place_group
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.round import Round

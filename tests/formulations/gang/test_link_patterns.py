@@ -11,9 +11,9 @@ import pytest
 from gang_parameters import set_parameters
 
 from examples import tried
-from placewright.formulations.gang import relieved_plan
-from placewright.formulations.gang.bounds.contention import contention_bounds
-from placewright.formulations.gang.heuristics import uplink_search
+from placewright.formulations.gang import run
+from placewright.formulations.gang.bounds import contention_bounds
+from placewright.formulations.gang.heuristics import contention
 from placewright.formulations.gang.models.link_patterns import DomainKind, GangKind, LinkPatterns
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
@@ -125,8 +125,8 @@ def test_full_rounds_have_the_optimum_of_the_exact_model(
             set_parameters(patch, "run", max_exact_variables=-1)
             ours = solve_round(round_, isolation="none").certificate
         with monkeypatch.context() as patch:
-            patch.setattr(relieved_plan, "contention_bounds", lambda *_: iter(()))
-            patch.setattr(uplink_search, "cut_anew", lambda *_: None)
+            patch.setattr(run, "contention_bounds", lambda *_: iter(()))
+            patch.setattr(contention, "cut_anew", lambda *_: None)
             exact = solve_round(round_, isolation="none").certificate
         assert ours is not None
         assert exact is not None

@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from examples import tried
-from placewright.formulations.gang.models.aggregate import sifting
-from placewright.formulations.gang.models.aggregate.column_generation import aggregate_models
-from placewright.formulations.gang.models.aggregate.core_search import option_reduced_costs
-from placewright.formulations.gang.models.aggregate.powers_of_two import only_powers_of_two
+from placewright.formulations.gang.models.aggregate import solve
+from placewright.formulations.gang.models.aggregate.host_classes import only_powers_of_two
+from placewright.formulations.gang.models.aggregate.solve import (
+    aggregate_models,
+    option_reduced_costs,
+)
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
@@ -201,7 +203,7 @@ def test_a_sifted_relaxation_has_the_optimum_and_the_prices_of_the_whole(
 
     monkeypatch.setattr(Session, "optimise", watched)
     row = counts.option_row[counts.y_class]
-    sifted = sifting.solve_by_sifting(session, arrays, counts.y, row, share=1.0)
+    sifted = solve.solve_by_sifting(session, arrays, counts.y, row, share=1.0)
     assert whole is not None
     assert sifted is not None
     assert sifted.row_duals is not None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.problem.mig_layouts import (
+from placewright.formulations.gang.problem.gpu_parts import (
     FREE,
     Layouts,
     mask_of,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from placewright.formulations.gang.heuristics.ejection import EjectionMoves
-from placewright.formulations.gang.heuristics.movable_jobs import MovableJobs
-from placewright.formulations.gang.placement.fair_share import fill_by_policy
+from placewright.formulations.gang.heuristics.moves import MovableJobs
+from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.generators.gang import generate_round

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.models.aggregate.gpu_part_columns import unbounded_knapsack_2d
+from placewright.formulations.gang.models.aggregate.gpu_columns import unbounded_knapsack_2d
 
 
 @settings(max_examples=80)

@@ -11,8 +11,7 @@ from gang_parameters import set_parameters
 from placewright.formulations.common.phases import Phase, leaving_out, run_phases
 from placewright.formulations.deadline import run as deadline
 from placewright.formulations.gang import run
-from placewright.formulations.gang.heuristics.count_search import COUNT_SEARCH
-from placewright.formulations.gang.heuristics.migration import MIGRATION
+from placewright.formulations.gang.heuristics.migration import COUNT_SEARCH, MIGRATION
 from placewright.formulations.gang.heuristics.search import Search, Steps
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_greedily

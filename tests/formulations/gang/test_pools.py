@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from gang_parameters import set_parameters
 
-from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
-from placewright.formulations.gang.heuristics.swap_search import drop_excess
+from placewright.formulations.gang.heuristics.vector_packing import (
+    NOWHERE,
+    HostAssignment,
+    Units,
+    drop_excess,
+)
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

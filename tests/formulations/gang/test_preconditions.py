@@ -11,20 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.bounds import fragmentation
-from placewright.formulations.gang.bounds.dual_prices import DualPrices
-from placewright.formulations.gang.bounds.freed import _knapsack
-from placewright.formulations.gang.models.aggregate.column_generation import (
+from placewright.formulations.gang import bounds
+from placewright.formulations.gang.bounds import DualPrices, _knapsack
+from placewright.formulations.gang.models.aggregate.gpu_columns import unbounded_knapsack
+from placewright.formulations.gang.models.aggregate.host_classes import (
+    ResourceGrid,
+    coarser_units,
+    host_classes,
+)
+from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.models.aggregate.model import build_aggregate_model
+from placewright.formulations.gang.models.aggregate.solve import (
     PricedModel,
     aggregate_models,
     bound_by_relaxation,
     tasks_per_host,
 )
-from placewright.formulations.gang.models.aggregate.gpu_columns import unbounded_knapsack
-from placewright.formulations.gang.models.aggregate.host_classes import host_classes
-from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
-from placewright.formulations.gang.models.aggregate.model import build_aggregate_model
-from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid, coarser_units
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
@@ -119,9 +121,9 @@ def test_what_may_be_stranded_of_numbers_beyond_64_bits_is_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = problem_of({"gpu": 3, "cpu": 0.017})
-    assert fragmentation.stranded_lower_bound(problem) > 0
-    monkeypatch.setattr(fragmentation, "LARGEST", 1 << 9)
-    assert fragmentation.stranded_lower_bound(problem) == 0
+    assert bounds.stranded_lower_bound(problem) > 0
+    monkeypatch.setattr(bounds, "LARGEST", 1 << 9)
+    assert bounds.stranded_lower_bound(problem) == 0
 
 
 @given(

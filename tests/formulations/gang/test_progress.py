@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from examples import tried
-from placewright.formulations.gang.heuristics.scalarise_progress import scalarise_progress
-from placewright.formulations.gang.placement.greedy import fill_greedily
+from placewright.formulations.gang.heuristics.search import scalarise_progress
+from placewright.formulations.gang.placement.greedy import fill_greedily, upgrade_options
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.upgrade import upgrade_options
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job

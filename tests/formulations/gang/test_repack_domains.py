@@ -11,15 +11,21 @@ from gang_parameters import set_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.heuristics.host_assignment import NOWHERE, HostAssignment, Units
-from placewright.formulations.gang.heuristics.repack import repack_tasks
-from placewright.formulations.gang.heuristics.share_cutting import Home, ShareTypes, recut_shares
-from placewright.formulations.gang.heuristics.swap_search import (
+from placewright.formulations.gang.heuristics.repacking import (
+    Home,
+    ShareTypes,
+    recut_shares,
+    repack_tasks,
+)
+from placewright.formulations.gang.heuristics.vector_packing import (
+    NOWHERE,
+    HostAssignment,
+    Units,
     drop_excess,
     drop_waiting,
     reduce_excess,
 )
-from placewright.formulations.gang.models.aggregate.column_generation import (
+from placewright.formulations.gang.models.aggregate.solve import (
     aggregate_models,
     bound_by_relaxation,
     collect_bounds,

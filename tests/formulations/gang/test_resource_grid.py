@@ -7,8 +7,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
+from placewright.formulations.gang.models.aggregate.host_classes import ResourceGrid, coarser_units
 from placewright.formulations.gang.models.aggregate.host_columns import host_patterns_apply
-from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid, coarser_units
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.round import Round

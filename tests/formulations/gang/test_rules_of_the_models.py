@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.formulations.bound_arithmetic import HOLD_SLACK
-from placewright.formulations.gang.bounds.freed import freed_bounds
-from placewright.formulations.gang.models.aggregate.column_generation import bound_by_relaxation
+from placewright.formulations.gang.bounds import freed_bounds
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
-from placewright.formulations.gang.models.aggregate.host_classes import host_classes
+from placewright.formulations.gang.models.aggregate.host_classes import ResourceGrid, host_classes
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
     grid_host_classes,
@@ -23,14 +21,15 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
 from placewright.formulations.gang.models.aggregate.model import (
     build_aggregate_model as build_counts,
 )
-from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
+from placewright.formulations.gang.models.aggregate.solve import bound_by_relaxation
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
-from placewright.formulations.gang.models.host.gpus import add_gpus
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.models.host.preemption import add_preemption
+from placewright.formulations.gang.models.host.rows import add_gpus
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.plan_messages import HOLD_SLACK
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round

@@ -53,7 +53,7 @@ def values_of(certificate: Certificate) -> tuple[int, ...]:
 def rewards_stops_on_shared_gpus(round_: Round) -> bool:
     """Whether who shares a GPU with whom decides who may stop, and it is worth something.
 
-    The rows of preemption are not exact there (models/host/necessity.py).
+    The rows of preemption are not exact there (models/host/solve.py).
     """
     groups = [g for job in round_.jobs for option in job.options for g in option.groups]
     return "remaining" in round_.policy.terms and any(0 < group.gpu < 1000 for group in groups)

@@ -11,13 +11,13 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.gang.heuristics.fragmentation_increase import (
+from placewright.formulations.gang.heuristics.ruin_and_recreate import (
     NO_FIT,
     FragmentationIncreases,
 )
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.gang.problem.task_mix import TaskMix
+from placewright.formulations.gang.problem.terms import TaskMix
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gang_parameters import set_parameters
 
-from placewright.formulations.gang.models.aggregate.account_cuts import _cuts
+from placewright.formulations.gang.models.aggregate.accounts import _cuts
 from placewright.formulations.gang.models.aggregate.variables import AccountRow
 from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round

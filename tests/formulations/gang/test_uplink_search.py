@@ -11,12 +11,10 @@ import pytest
 from gang_parameters import set_parameters
 
 from examples import tried
-from placewright.formulations.gang.heuristics.link_loads import LinkLoads
-from placewright.formulations.gang.heuristics.uplink_search import relieve_links
+from placewright.formulations.gang.heuristics.contention import LinkLoads, relieve_links
 from placewright.formulations.gang.placement.assignment import assign
-from placewright.formulations.gang.placement.from_candidate import placement_of
 from placewright.formulations.gang.placement.greedy import fill_greedily
-from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.placement.placement import Placement, placement_of
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round

@@ -14,7 +14,7 @@ from placewright.formulations.gang.heuristics.vector_packing import (
     best_fit_decreasing,
     pack_by_columns,
 )
-from placewright.formulations.gang.models.aggregate.host_pricing import best_patterns
+from placewright.formulations.gang.models.aggregate.host_columns import best_patterns
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

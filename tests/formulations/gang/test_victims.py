@@ -13,7 +13,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 
 from examples import tried
-from placewright.formulations.gang.models.host.victims import select_victims
+from placewright.formulations.gang.models.host.solve import select_victims
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.small_units import as_document
-from placewright.formulations.interleaving.problem.conflicts import conflicting_pairs, size_in_group
+from placewright.formulations.interleaving.problem.sharing import conflicting_pairs, size_in_group
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

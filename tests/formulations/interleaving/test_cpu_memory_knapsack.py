@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from placewright.formulations.interleaving.problem.compile import compile_interleaving
-from placewright.formulations.interleaving.problem.option_classes import grouped_jobs
-from placewright.formulations.interleaving.problem.packing_problem import Grouping
+from placewright.formulations.interleaving.problem.packing_problem import Grouping, grouped_jobs
 from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
 from placewright.formulations.session import Session
 from placewright.instances.converters import convert_synergy

@@ -18,31 +18,27 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     GroupingBound,
     PackingProblem,
 )
-from placewright.formulations.interleaving.set_packing.column_generation.dual_repair import (
+from placewright.formulations.interleaving.set_packing.column_generation import (
     repair_duals,
-)
-from placewright.formulations.interleaving.set_packing.column_generation.duals import (
-    max_groups,
-    rounded_prices,
-)
-from placewright.formulations.interleaving.set_packing.column_generation.pricing import (
-    solve_pricing,
-)
-from placewright.formulations.interleaving.set_packing.column_generation.solve import (
     solve_by_column_generation,
-)
-from placewright.formulations.interleaving.set_packing.column_value import (
-    ValueBound,
-    column_values,
 )
 from placewright.formulations.interleaving.set_packing.columns import (
     Columns,
+    ValueBound,
+    column_values,
     count_columns,
     enumerate_columns,
     with_values,
 )
-from placewright.formulations.interleaving.set_packing.integer_program import solve_program
-from placewright.formulations.interleaving.set_packing.pairwise_exchange import improve_by_exchange
+from placewright.formulations.interleaving.set_packing.integer_program import (
+    improve_by_exchange,
+    solve_program,
+)
+from placewright.formulations.interleaving.set_packing.pricing import (
+    max_groups,
+    rounded_prices,
+    solve_pricing,
+)
 from placewright.formulations.interleaving.set_packing.solve import (
     solve_set_packing,
 )

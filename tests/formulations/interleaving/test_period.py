@@ -13,7 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from placewright.formulations.interleaving.problem.period import best_offsets, contended, slots_of
+from placewright.formulations.interleaving.problem.packing_problem import (
+    best_offsets,
+    contended,
+    slots_of,
+)
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.verify.rules.interleaving.periods import period_of
 from placewright.solver import InProcess, Limits, Model

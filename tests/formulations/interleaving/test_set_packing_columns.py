@@ -12,10 +12,10 @@ from placewright.formulations.interleaving.problem.packing_problem import ALONE,
 from placewright.formulations.interleaving.set_packing.columns import (
     count_columns,
     enumerate_columns,
+    merge_classes,
     single_values,
     with_values,
 )
-from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
 
 
 def test_eight_types_of_jobs_make_494_columns(packings: ModuleType) -> None:

@@ -14,14 +14,15 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     GroupingBound,
     PackingProblem,
 )
-from placewright.formulations.interleaving.set_packing.column_generation.solve import (
+from placewright.formulations.interleaving.set_packing.column_generation import (
     solve_by_column_generation,
 )
-from placewright.formulations.interleaving.set_packing.columns import enumerate_columns
+from placewright.formulations.interleaving.set_packing.columns import (
+    enumerate_columns,
+    merge_classes,
+)
 from placewright.formulations.interleaving.set_packing.integer_program import solve_program
-from placewright.formulations.interleaving.set_packing.job_classes import merge_classes
-from placewright.formulations.interleaving.set_packing.template_columns import solve_by_templates
-from placewright.formulations.interleaving.set_packing.templates import Profiles
+from placewright.formulations.interleaving.set_packing.solve import Profiles, solve_by_templates
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

@@ -20,19 +20,21 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     PackingProblem,
 )
 from placewright.formulations.interleaving.set_packing import solve
-from placewright.formulations.interleaving.set_packing.columns import enumerate_columns, with_values
-from placewright.formulations.interleaving.set_packing.integer_program import solve_program
-from placewright.formulations.interleaving.set_packing.job_classes import (
+from placewright.formulations.interleaving.set_packing.columns import (
+    enumerate_columns,
     merge_classes,
     merge_weights,
+    with_values,
 )
-from placewright.formulations.interleaving.set_packing.template_columns import (
+from placewright.formulations.interleaving.set_packing.integer_program import solve_program
+from placewright.formulations.interleaving.set_packing.solve import (
     Duals,
+    Profiles,
+    Templates,
     certified_bound,
     generate_columns,
     solve_by_templates,
 )
-from placewright.formulations.interleaving.set_packing.templates import Profiles, Templates
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from placewright.formulations.common.wan.arrays import Wan, compile_wan
-from placewright.formulations.common.wan.scheduler import Transfers
+from placewright.formulations.common.wan.routing import Transfers
 from placewright.instances.documents.round import Round
 
 

@@ -22,8 +22,7 @@ from placewright.formulations.replicas.heuristics.annealing_kernel import (
 )
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import overload_of
-from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.problem.problem import Problem, overload_of
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate

@@ -9,7 +9,7 @@ import pytest
 from formulation_parameters import set_parameters
 
 from placewright.formulations.geo import parameters
-from placewright.formulations.geo.heuristics.core_mip import solve_core_mip
+from placewright.formulations.geo.heuristics.assign import solve_core_mip
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round

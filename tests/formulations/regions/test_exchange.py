@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from placewright.formulations.geo.heuristics.exchange import exchange
+from placewright.formulations.geo.heuristics.assign import exchange
 from placewright.solver.network_flow import min_cost_flow, transportation
 
 NONE = -1

@@ -8,9 +8,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from placewright.formulations.replicas.heuristics.greedy import greedy_solution, readable_regions
-from placewright.formulations.replicas.heuristics.home_exchange import exchange_homes
-from placewright.formulations.replicas.heuristics.transfer_repair import repair_transfers
+from placewright.formulations.replicas.heuristics.greedy import (
+    exchange_homes,
+    greedy_solution,
+    readable_regions,
+)
+from placewright.formulations.replicas.heuristics.incumbent import repair_transfers
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution

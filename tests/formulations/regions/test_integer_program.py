@@ -15,14 +15,16 @@ from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.heuristics.relax_and_fix import relax_and_fix
-from placewright.formulations.replicas.models.integer_program import IntegerProgram
-from placewright.formulations.replicas.models.relaxation import build_relaxation
-from placewright.formulations.replicas.models.solve_relaxation import RelaxationResult
-from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import aggregate_problem
-from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values
+from placewright.formulations.replicas.models.mip import IntegerProgram
+from placewright.formulations.replicas.models.relaxation import RelaxationResult, build_relaxation
+from placewright.formulations.replicas.problem.compile import (
+    aggregate_problem,
+    compile_replicas,
+    count_for_share,
+    largest_datasets,
+    restrict_to_values,
+)
 from placewright.formulations.replicas.problem.problem import DATA_SUM
-from placewright.formulations.replicas.problem.restriction import count_for_share, largest_datasets
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from placewright.array_types import Ints
-from placewright.formulations.bound_arithmetic import outward, proven_whole
-from placewright.formulations.geo.bounds.lagrangian import lagrangian_value_bound, price_classes
-from placewright.formulations.geo.models.lexicographic_weights import LexicographicWeights
-from placewright.formulations.geo.models.monolithic import MonolithicRound
-from placewright.formulations.geo.problem.class_arrays import JobClasses
+from placewright.formulations.geo.bounds import lagrangian_value_bound, price_classes
+from placewright.formulations.geo.models.assignment_lp import LexicographicWeights, MonolithicRound
 from placewright.formulations.geo.problem.compile import Problem
-from placewright.formulations.plan_messages import Bound
+from placewright.formulations.geo.problem.job_classes import JobClasses
+from placewright.formulations.plan_messages import Bound, outward, proven_whole
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import term_values
+from placewright.formulations.replicas.problem.problem import term_values
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round

@@ -15,8 +15,11 @@ from placewright.array_types import Ints
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import overload_of
-from placewright.formulations.replicas.problem.overload_curve import least_overload, overload_pieces
+from placewright.formulations.replicas.problem.problem import (
+    least_overload,
+    overload_of,
+    overload_pieces,
+)
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round

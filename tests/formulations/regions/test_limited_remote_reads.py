@@ -8,7 +8,7 @@ import pytest
 from formulation_parameters import set_parameters
 
 from placewright.formulations.geo import parameters, run
-from placewright.formulations.geo.heuristics.data_orders import add_data_orders
+from placewright.formulations.geo.heuristics.decomposition import add_data_orders
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

@@ -10,7 +10,7 @@ from formulation_parameters import set_parameters
 
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.replicas import parameters, run
-from placewright.formulations.replicas.heuristics import multi_start, restricted_search
+from placewright.formulations.replicas.heuristics import annealing, relax_and_fix
 from placewright.formulations.replicas.heuristics.incumbent import Incumbent
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
@@ -36,7 +36,7 @@ def problem() -> Problem:
 def brief(monkeypatch: pytest.MonkeyPatch, machine_code: None) -> None:
     """Search little, and prove nothing."""
     set_parameters(monkeypatch, parameters, max_sweeps=12, max_neighbourhoods=1, max_starts=3)
-    monkeypatch.setattr(restricted_search, "relax_and_fix", lambda *_: None)
+    monkeypatch.setattr(relax_and_fix, "relax_and_fix", lambda *_: None)
     monkeypatch.setattr(run, "prove_bounds", lambda *_: iter(()))
 
 
@@ -74,7 +74,7 @@ def test_a_poor_result_of_annealing_does_not_replace_the_incumbent(
         jobs[some, region, lowest[some]] = problem.count[some]
         return Solution(jobs, problem.current.copy())
 
-    for module in (run, multi_start):
+    for module in (run, annealing):
         monkeypatch.setattr(module, "anneal", poor)
     search = ReplicaSearch(problem, session(1.0))
     ranks = [search._incumbent.objective for _ in search.steps()]

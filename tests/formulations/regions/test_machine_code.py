@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from placewright.formulations.replicas import run
-from placewright.formulations.replicas.bounds import target
+from placewright.formulations.replicas.bounds import prove
 from placewright.formulations.replicas.heuristics import annealing_kernel
 from placewright.formulations.replicas.heuristics.annealing import Annealing
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
@@ -59,7 +59,7 @@ class Unkept:
         self._code, self._made = code, False
         monkeypatch.setattr(machine_code, "_maker", self._maker)
         monkeypatch.setattr(machine_code, "_load_all", lambda _: self._made)
-        for user, name in ((run, "ANNEALING"), (run, "DESCENTS"), (target, "DESCENTS")):
+        for user, name in ((run, "ANNEALING"), (run, "DESCENTS"), (prove, "DESCENTS")):
             monkeypatch.setattr(user, name, self.machine_code)
 
     def _maker(self, _: object) -> subprocess.Popen[bytes]:

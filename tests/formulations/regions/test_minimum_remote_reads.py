@@ -10,11 +10,10 @@ import numpy as np
 
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
-from placewright.formulations.replicas.models.relaxation import build_relaxation
-from placewright.formulations.replicas.models.solve_relaxation import solve_relaxation
-from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import aggregate_problem
-from placewright.formulations.replicas.problem.minimum_remote_reads import (
+from placewright.formulations.replicas.models.relaxation import build_relaxation, solve_relaxation
+from placewright.formulations.replicas.problem.compile import (
+    aggregate_problem,
+    compile_replicas,
     forced_replicas,
     homes_of_least_remote_reads,
     least_remote_reads,

@@ -13,11 +13,12 @@ from formulation_parameters import set_parameters
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing import Annealing
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
-from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
-from placewright.formulations.replicas.heuristics.neighbourhoods import NeighbourhoodSampler
+from placewright.formulations.replicas.heuristics.lns import (
+    LargeNeighbourhoodSearch,
+    NeighbourhoodSampler,
+)
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import term_values
-from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.problem.problem import Problem, term_values
 from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate

@@ -10,7 +10,7 @@ import pytest
 from formulation_parameters import set_parameters
 
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds import data_relaxation, prove
+from placewright.formulations.replicas.bounds import prove
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -65,7 +65,7 @@ def test_nothing_is_relaxed_that_takes_too_much_memory(
         raise MemoryError
 
     set_parameters(monkeypatch, parameters, relaxation_max_source_pairs=0)
-    for module in (prove, data_relaxation):
+    for module in (prove, prove):
         monkeypatch.setattr(module, "aggregate_problem", refused)
     plan = solve_round(drawn, time_limit=0, isolation="none")
     assert verify(drawn, plan).ok

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.formulations.replicas.heuristics.transfer_repair import untransferable_copies
+from placewright.formulations.replicas.heuristics.incumbent import untransferable_copies
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.instances.documents.geo import Copying
 from placewright.instances.documents.plan import Plan

@@ -10,8 +10,7 @@ import pytest
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem as Gangs
-from placewright.formulations.geo.heuristics.fixed_decisions import FixedDecisions
-from placewright.formulations.geo.heuristics.subproblem import RegionSubproblems
+from placewright.formulations.geo.heuristics.subproblem import FixedDecisions, RegionSubproblems
 from placewright.formulations.geo.problem.compile import Problem, compile_geo
 from placewright.instances.documents.geo import Geo
 from placewright.instances.documents.job import AntiAffinity

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from placewright import Plan, solve_round
-from placewright.formulations.gang.problem.terms import SENSE
+from placewright.formulations.gang.problem.limits import SENSE
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

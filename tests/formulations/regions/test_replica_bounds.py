@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 from placewright.formulations.plan_messages import Bound
-from placewright.formulations.replicas.bounds.data_relaxation import relaxation_replicas
-from placewright.formulations.replicas.bounds.prove import prove_bounds
-from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
-from placewright.formulations.replicas.models import capacity_rows
-from placewright.formulations.replicas.models.relaxation import build_relaxation
-from placewright.formulations.replicas.models.solve_relaxation import solve_relaxation
-from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import aggregate_problem
-from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values
+from placewright.formulations.replicas.bounds.prove import (
+    prove_bounds,
+    relaxation_replicas,
+    with_dataset_bounds,
+)
+from placewright.formulations.replicas.models import relaxation
+from placewright.formulations.replicas.models.relaxation import build_relaxation, solve_relaxation
+from placewright.formulations.replicas.problem.compile import (
+    aggregate_problem,
+    compile_replicas,
+    restrict_to_values,
+)
 from placewright.formulations.replicas.problem.problem import DATA_SUM, Problem
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
@@ -174,7 +177,7 @@ def test_a_region_that_the_least_overload_fills_gets_the_data_of_its_jobs(
     # Where one unit more is overloaded, 24 may be in the west.
     assert best(crowded, PLAN | {"overload": 4000})["copies"] == 0
     assert best(crowded, PLAN | {"overload": 3000})["copies"] == 10
-    monkeypatch.setattr(capacity_rows, "_add_least_demand", lambda *_: None)
+    monkeypatch.setattr(relaxation, "_add_least_demand", lambda *_: None)
     assert best(crowded, PLAN | {"overload": 3000})["copies"] == 0
 
 

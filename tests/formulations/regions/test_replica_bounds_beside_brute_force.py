@@ -14,20 +14,17 @@ from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.prove import prove_bounds
-from placewright.formulations.replicas.bounds.single_dataset import with_dataset_bounds
-from placewright.formulations.replicas.models import capacity_rows
-from placewright.formulations.replicas.models.relaxation import build_relaxation
-from placewright.formulations.replicas.models.solve_relaxation import solve_relaxation
-from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import aggregate_problem
-from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values
-from placewright.formulations.replicas.problem.objective import overload_of
-from placewright.formulations.replicas.problem.problem import DATA_SUM, HOMELESS
-from placewright.formulations.replicas.problem.restriction import (
+from placewright.formulations.replicas.bounds.prove import prove_bounds, with_dataset_bounds
+from placewright.formulations.replicas.models import relaxation
+from placewright.formulations.replicas.models.relaxation import build_relaxation, solve_relaxation
+from placewright.formulations.replicas.problem.compile import (
+    aggregate_problem,
+    compile_replicas,
     largest_datasets,
     restrict_to_datasets,
+    restrict_to_values,
 )
+from placewright.formulations.replicas.problem.problem import DATA_SUM, HOMELESS, overload_of
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
 
@@ -152,7 +149,7 @@ def test_no_demand_exceeds_its_bound_where_overload_is_held(
             homeless = HOMELESS * int(wan.demand.sum() - asked.sum())
             part = random.random(wan.supply.shape) < 0.5
             held = replace(aggregate, overload=overload_of(asked, wan.supply) + homeless)
-            (most,) = capacity_rows.most_demand(held, wan.supply[part].sum(keepdims=True))
+            (most,) = relaxation.most_demand(held, wan.supply[part].sum(keepdims=True))
             assert asked[part].sum() <= most
             reached += asked[part].sum() == most < wan.demand.sum()
     assert reached

@@ -9,11 +9,10 @@ import pytest
 from formulation_parameters import set_parameters
 
 from placewright.formulations.replicas import parameters, run
-from placewright.formulations.replicas.heuristics.drop_replicas import drop_idle_replicas
-from placewright.formulations.replicas.heuristics.greedy import greedy_solution
-from placewright.formulations.replicas.models.lexicographic import is_small
+from placewright.formulations.replicas.heuristics.greedy import drop_idle_replicas, greedy_solution
+from placewright.formulations.replicas.models.mip import is_small
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.objective import term_values
+from placewright.formulations.replicas.problem.problem import term_values
 from placewright.formulations.replicas.solution import Solution
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round

@@ -12,16 +12,19 @@ from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.data_relaxation import replica_tree_of
+from placewright.formulations.replicas.bounds.prove import replica_tree_of
 from placewright.formulations.replicas.bounds.replica_tree import ReplicaTree
-from placewright.formulations.replicas.models.relaxation import Relaxation, build_relaxation
-from placewright.formulations.replicas.models.solve_relaxation import (
+from placewright.formulations.replicas.models.relaxation import (
+    Relaxation,
     RelaxationResult,
+    build_relaxation,
     solve_relaxation,
 )
-from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.job_classes import aggregate_problem
-from placewright.formulations.replicas.problem.minimum_remote_reads import restrict_to_values
+from placewright.formulations.replicas.problem.compile import (
+    aggregate_problem,
+    compile_replicas,
+    restrict_to_values,
+)
 from placewright.formulations.replicas.problem.problem import DATA_SUM
 from placewright.formulations.replicas.run import ReplicaSearch
 from placewright.formulations.session import Session

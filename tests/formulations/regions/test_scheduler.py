@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.common.wan.arrays import Wan
-from placewright.formulations.common.wan.reachability import reachable
-from placewright.formulations.common.wan.scheduler import Transfers, schedule
+from placewright.formulations.common.wan.arrays import Wan, reachable
+from placewright.formulations.common.wan.routing import Transfers, schedule
 from placewright.formulations.plan_messages import DataPlan
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan

@@ -12,7 +12,7 @@ from formulation_parameters import set_parameters
 
 from placewright.formulations.geo import parameters
 from placewright.formulations.geo.models import region_options
-from placewright.formulations.geo.models.monolithic import monolithic_round_in_time
+from placewright.formulations.geo.models.assignment_lp import monolithic_round_in_time
 from placewright.formulations.geo.problem.compile import compile_geo
 from placewright.formulations.session import Session
 from placewright.instances.documents.job import Job

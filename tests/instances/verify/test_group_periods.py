@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.formulations.interleaving.problem.period import best_offsets
+from placewright.formulations.interleaving.problem.packing_problem import best_offsets
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.verify.rules.interleaving.periods import period_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from placewright.formulations.gang.problem.priority_classes import priority_classes
+from placewright.formulations.gang.problem.jobs import priority_classes
 from placewright.instances.documents.plan import Plan, Precedence
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from placewright.formulations.interleaving.problem.period import best_offsets
+from placewright.formulations.interleaving.problem.packing_problem import best_offsets
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import FULL_SPEED
 from placewright.rounds.replay.group_speeds import GroupSpeeds, Stages, muri_period

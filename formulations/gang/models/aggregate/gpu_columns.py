@@ -1,16 +1,8 @@
-"""Patterns of one GPU cut into shares: cutting-stock columns of the aggregate model.
-
-    v[g,p]  GPUs of kind g (host class, free milli-GPU) cut by pattern p, a multiset of fractions
-
-A sum of milli-GPU per host is wrong: three tasks of 600 do not fit two GPUs. Patterns are right,
-but too many to list, so they are generated when they improve the relaxation (Gilmore and Gomory, A
-linear programming approach to the cutting-stock problem, 1961). With the price pi[a,f] of a place
-for fraction f on class a and mu[g] of a GPU, the best pattern of kind g is an unbounded knapsack
-over its free milli-GPU, one table for all kinds of all classes.
-"""
+"""Patterns of one GPU cut into shares, with memory, or into MIG slices: cutting-stock columns."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from math import gcd
 from typing import Any, NamedTuple
@@ -20,9 +12,22 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
-from placewright.formulations.gang.models.aggregate.variables import AggregateModel
+from placewright.formulations.gang.models.aggregate.host_columns import PatternPool
+from placewright.formulations.gang.models.aggregate.variables import A_SHARE, AggregateModel
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.gpu_parts import FREE, GpuPartState, maximal_slice_sets
+from placewright.topology.mig import NO_MIG
 from placewright.topology.units import WHOLE_GPU
+
+# Patterns of one GPU cut into shares: cutting-stock columns of the aggregate model.
+#
+#     v[g,p]  GPUs of kind g (host class, free milli-GPU) cut by pattern p, a multiset of fractions
+#
+# A sum of milli-GPU per host is wrong: three tasks of 600 do not fit two GPUs. Patterns are
+# right, but too many to list, so they are generated when they improve the relaxation (Gilmore and
+# Gomory, A linear programming approach to the cutting-stock problem, 1961). With the price
+# pi[a,f] of a place for fraction f on class a and mu[g] of a GPU, the best pattern of kind g is
+# an unbounded knapsack over its free milli-GPU, one table for all kinds of all classes.
 
 
 class GpuKinds(NamedTuple):
@@ -186,3 +191,176 @@ def pattern_of(steps: Ints, choice: Ints, capacity: int) -> Ints:
         number[f] += 1
         capacity -= int(steps[f])
     return number
+
+
+# Patterns of one GPU cut into shares with memory, or into MIG slices.
+#
+#     v[g,p]  GPUs of kind g (host class, free milli-GPU and memory, or layout) cut by pattern p
+#
+# A GPU holds slices or shares. Sets of slices that fit together are few, since only maximal sets
+# matter: they are listed for each layout, and pricing looks at all. Patterns of shares come from a
+# knapsack in two dimensions, milli-GPU and memory. Where its table would be too large, memory is
+# counted in coarser units, demands rounded down: a relaxation.
+
+
+class GpuPartPatterns(GpuPatterns):
+    """The patterns of GPUs of an aggregate model whose shares have memory, or are MIG slices."""
+
+    def __init__(self, aggregate: AggregateModel) -> None:
+        placement = Placement(aggregate.problem, cleared=True)
+        if placement.part_state is None:
+            raise ValueError("no task asks for a slice or GPU memory; expected one")
+        self._parts, self._placement = placement.part_state, placement
+        self._memory: list[int] = []
+        self._layout: list[int] = []
+        self._is_share = aggregate.parts.kind == A_SHARE
+        super().__init__(aggregate)
+
+    def _kinds(self) -> GpuKinds:
+        """Return the kinds of GPUs, by host class, free milli-GPU and memory, or layout."""
+        aggregate, cluster = self.aggregate, self.aggregate.problem.cluster
+        table: list[tuple[int, int, int, int]] = []
+        for a in np.flatnonzero((aggregate.share_row >= 0).any(axis=0)).tolist():
+            hosts = np.flatnonzero(aggregate.host_classes.of_host == a)
+            if aggregate.gpu_row[a] >= 0:
+                total = int(aggregate.host_classes.whole[a] * aggregate.host_classes.size[a])
+                table.append((a, WHOLE_GPU, total, int(aggregate.gpu_row[a])))
+                self._memory.append(int(cluster.gpu_memory[hosts[0]]))
+                self._layout.append(FREE)
+            for (free, memory, layout), number in sorted(self._used(self._parts, hosts).items()):
+                row = aggregate.model.rows("residual", 1, upper=number)
+                table.append((a, free, number, int(row[0])))
+                self._memory.append(memory)
+                self._layout.append(layout)
+        return GpuKinds(*np.array(table, dtype=np.int64).reshape(-1, 4).T)
+
+    def _used(self, parts: GpuPartState, hosts: Ints) -> Counter[tuple[int, int, int]]:
+        """Count the partly used GPUs of some hosts by free milli-GPU, memory and layout."""
+        partial, layout = self._placement.partial_free[hosts], parts.layout[hosts]
+        some = np.nonzero((partial > 0) | (layout != FREE))
+        return Counter(
+            zip(
+                self._placement.gpu_free[hosts][some].tolist(),
+                np.where(layout[some] == FREE, parts.memory[hosts][some], 0).tolist(),
+                layout[some].tolist(),
+                strict=True,
+            )
+        )
+
+    def _first(self) -> None:
+        """Add the patterns of one part, as often as it fits."""
+        self._measure()
+        self._sets = [self._sets_of(g) for g in range(len(self.kind_class))]
+        parts = self.aggregate.parts
+        kinds, cuts = [], []
+        for g, sets in enumerate(self._sets):
+            for f in np.flatnonzero(self.aggregate.share_row[:, self.kind_class[g]] >= 0).tolist():
+                cut = np.zeros(len(parts), dtype=np.int64)
+                if not self._is_share[f]:
+                    cut[f] = sets[:, f].max(initial=0)
+                elif self._layout[g] == FREE:
+                    cut[f] = self.kind_free[g] // parts.milli[f]
+                    if parts.memory[f]:
+                        cut[f] = min(int(cut[f]), self._memory[g] // int(parts.memory[f]))
+                kinds.append(g)
+                cuts.append(cut)
+        self._append(np.array(kinds, dtype=np.int64), np.array(cuts, dtype=np.int64))
+
+    def _sets_of(self, g: int) -> Ints:
+        """Return the maximal sets of slices of a kind of GPU, (sets, parts)."""
+        aggregate, parts, layout = self.aggregate, self.aggregate.parts, self._layout[g]
+        slices = np.flatnonzero((aggregate.share_row[:, self.kind_class[g]] >= 0) & ~self._is_share)
+        product = aggregate.problem.cluster.product[
+            np.argmax(aggregate.host_classes.of_host == self.kind_class[g])
+        ]
+        cut = layout != FREE or self.kind_free[g] == WHOLE_GPU
+        if not len(slices) or product == NO_MIG or not cut:
+            return np.zeros((0, len(parts)), dtype=np.int64)
+        taken = self._parts.demands.layouts.mask(layout)
+        came = np.array(
+            maximal_slice_sets(taken, tuple(parts.kind[slices].tolist())), dtype=np.int64
+        )
+        sets = np.zeros((len(came), len(parts)), dtype=np.int64)
+        if len(came):
+            sets[:, slices] = came[:, parts.kind[slices]]
+        return sets
+
+    def _measure(self) -> None:
+        """Choose the units of the knapsack, and express shares and GPUs in them."""
+        tuning = parameters.PARAMETERS.models
+        parts, mine = self.aggregate.parts, np.flatnonzero(self._is_share)
+        milli, memory = parts.milli[mine], parts.memory[mine]
+        unit = gcd(*milli.tolist(), WHOLE_GPU)
+        self._size = milli // unit
+        capacity = self.kind_free // unit
+        least = max(int(memory.max(initial=0)), 1)
+        step = gcd(*memory.tolist()) or least
+        # More than the hungriest shares can use together is as good as that.
+        used = int(max((memory * (WHOLE_GPU // np.maximum(milli, 1))).max(initial=0), 1))
+        most = min(max(self._memory, default=0), used)
+        steps = max(tuning.max_gpu_table_entries // (WHOLE_GPU // unit + 1) - 1, 1)
+        step = max(step, -(-most // steps))
+        self._size_memory = memory // step
+        self._top = (WHOLE_GPU // unit, most // step)
+        self._room = np.column_stack(
+            [capacity, np.minimum(np.array(self._memory, dtype=np.int64) // step, self._top[1])]
+        )
+        self._room[np.array(self._layout, dtype=np.int64) != FREE] = 0
+
+    def _best_patterns(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
+        """Return the worth of the best pattern of each kind of GPU, and a function giving it."""
+        classes, position = np.unique(self.kind_class, return_inverse=True)
+        mine = np.flatnonzero(self._is_share)
+        best, choice = unbounded_knapsack_2d(
+            self._size, self._size_memory, self._top, price[:, classes].T[:, mine]
+        )
+
+        # Exact prices may exceed 64 bits, while a table without shares holds zeros.
+        worth = best[position, self._room[:, 0], self._room[:, 1]].astype(price.dtype)
+        sets = np.full(len(worth), -1, dtype=np.int64)
+        for g in [g for g, some in enumerate(self._sets) if len(some)]:
+            each = self._sets[g] @ price[:, self.kind_class[g]]
+            if each.max() > worth[g]:
+                sets[g] = each.argmax()
+                worth[g] = each.max()
+
+        def cut(g: int) -> Ints:
+            if sets[g] >= 0:
+                chosen: Ints = self._sets[g][sets[g]]
+                return chosen
+            number = np.zeros(len(self.aggregate.parts), dtype=np.int64)
+            milli, memory = self._room[g].tolist()
+            while (f := int(choice[position[g], milli, memory])) >= 0:
+                number[mine[f]] += 1
+                milli, memory = milli - int(self._size[f]), memory - int(self._size_memory[f])
+            return number
+
+        return worth, cut
+
+
+def unbounded_knapsack_2d(
+    size: Ints, memory: Ints, top: tuple[int, int], price: NDArray[Any]
+) -> tuple[NDArray[Any], Ints]:
+    """Unbounded knapsack in two dimensions for each row of prices, at all capacities up to `top`.
+
+    Returns the largest total price, (rows, top[0] + 1, top[1] + 1), and the part to take first
+    there, -1 to stop.
+    """
+    if price.dtype == object and int(price.max(initial=0)) * (top[0] + 1) < 1 << 62:
+        price = price.astype(np.int64)  # as exact, and faster
+    shape = (len(price), top[0] + 1, top[1] + 1)
+    best = np.zeros(shape, dtype=price.dtype)
+    choice = np.full(shape, -1, dtype=np.int64)
+    rows = np.arange(len(price))
+    for milli in range(1, top[0] + 1) if len(size) else ():
+        for free in range(top[1] + 1):
+            usable = np.flatnonzero((size <= milli) & (memory <= free))
+            if not len(usable):
+                continue
+            totals = best[:, milli - size[usable], free - memory[usable]] + price[:, usable]
+            winner = totals.argmax(axis=1)
+            total = totals[rows, winner]
+            worth = total > 0
+            best[worth, milli, free] = total[worth]
+            choice[worth, milli, free] = usable[winner[worth]]
+    return best, choice

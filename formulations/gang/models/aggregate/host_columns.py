@@ -1,41 +1,253 @@
-"""Patterns of whole hosts: cutting-stock columns in all resources, for rounds of whole GPUs.
-
-    l[a,p]   hosts of class a that hold pattern p, a multiset of tasks that fit one of them together
-
-    tasks    sum over a, p of P[p,s] l[a,p]  >=  tasks of shape s that y starts
-    hosts    sum_p l[a,p]                    <=  hosts of a   (opened[a] where they are empty)
-
-In place of the sums over a class these make the model exact for single hosts, in all resources;
-only integrality and the domain tree stay relaxed. Smaller tasks may take slots of larger ones
-(exchanges.py). With the price pi[s] of a task and mu[a] of a host, the best pattern of a class is a
-knapsack with a dimension per resource. Demands are multiples of their greatest common divisors; if
-the table over those is small enough, one dynamic program prices all classes of a GPU model at once,
-exactly, so that bounds can be certified.
-"""
+"""Patterns of whole hosts: cutting-stock columns in all resources, for rounds of whole GPUs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.models.aggregate.column_pool import PatternPool
-from placewright.formulations.gang.models.aggregate.exchanges import (
-    exchangeable_slots,
-    exchanged_slots,
+from placewright.formulations.gang.models.aggregate.host_classes import (
+    HostClasses,
+    ResourceGrid,
+    classes_of,
 )
-from placewright.formulations.gang.models.aggregate.host_classes import HostClasses, classes_of
-from placewright.formulations.gang.models.aggregate.resource_grid import ResourceGrid
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.solver import Arrays
+from placewright.formulations.session import Session
+from placewright.solver import Arrays, Model
 from placewright.topology.units import WHOLE_GPU
+
+# The pool of generated patterns: what each holds, and its column in the model.
+
+
+class PatternPool:
+    """Patterns of several kinds; each kind has a row that limits how often its patterns are used.
+
+    Attributes
+    ----------
+    columns, kind : int64 (patterns,)
+        Column in the model, and kind, of each pattern so far.
+    cuts : int64 (patterns, parts)
+        How many of each part a pattern holds.
+    """
+
+    def __init__(self, model: Model, rows: Ints, sizes: Ints, parts: int) -> None:
+        self._model, self._rows, self._sizes = model, rows, sizes
+        self._seen: set[tuple[int, bytes]] = set()
+        self.columns = np.zeros(0, dtype=np.int64)
+        self.kind = np.zeros(0, dtype=np.int64)
+        self.cuts = np.zeros((0, parts), dtype=np.int64)
+
+    def append(self, kinds: Ints, cuts: Ints) -> tuple[Ints, Ints, Ints]:
+        """Append the patterns that are new and not empty; return their columns, kinds and cuts."""
+        fresh = []
+        for i, (kind, cut) in enumerate(zip(kinds.tolist(), cuts, strict=True)):
+            key = (kind, cut.tobytes())
+            if cut.any() and key not in self._seen:
+                self._seen.add(key)
+                fresh.append(i)
+        kinds, cuts = kinds[fresh], cuts.reshape(-1, self.cuts.shape[1])[fresh]
+        # One more than the row allows: at a bound of its own the price would leave the row's dual.
+        columns = self._model.variables("pattern", len(kinds), upper=self._sizes[kinds] + 1)
+        self._model.add(self._rows[kinds], columns, 1.0)
+        self.columns = np.concatenate([self.columns, columns])
+        self.kind = np.concatenate([self.kind, kinds])
+        self.cuts = np.concatenate([self.cuts, cuts])
+        return columns, kinds, cuts
+
+
+# Pricing of patterns of whole hosts by beam search: items worth most together on one host.
+#
+#     max  sum_i price[i] n[i]      sum_i size[i,r] n[i] <= host[r],   0 <= n[i] <= most[i]
+#
+# The linear relaxation gives a multiplier per resource. The worth of a partial pattern plus that of
+# its free resources at these multipliers bounds what it can still become; the partial patterns with
+# the largest such sums are extended.
+
+
+def best_patterns(
+    session: Session, sizes: Ints, most: Ints, price: Floats, host: Ints, threshold: float
+) -> list[Ints]:
+    """Return patterns (items per type) priced above a threshold, the best first.
+
+    Parameters
+    ----------
+    sizes : int64 (types, resources)
+    most : int64 (types,)
+    price : float64 (types,)
+    host : int64 (resources,)
+    """
+    tuning = parameters.PARAMETERS.models
+    useful = np.flatnonzero((price > 0) & (sizes <= host).all(axis=1) & (most > 0))
+    multipliers = _multipliers(session, sizes[useful], most[useful], price[useful], host)
+    if multipliers is None:
+        return []
+    reduced = price[useful] - sizes[useful] @ multipliers
+    tried = useful[np.argsort(-reduced, kind="stable")[: tuning.max_beam_items]]
+    return [
+        pattern
+        for worth, pattern in _search(sizes, most, price, host, multipliers, tried)
+        if worth > threshold
+    ]
+
+
+def _multipliers(
+    session: Session, sizes: Ints, most: Ints, price: Floats, host: Ints
+) -> Floats | None:
+    """Return a multiplier per resource: the duals of the pricing problem's linear relaxation."""
+    model = Model()
+    n = model.variables("n", len(price), upper=most, integer=False)
+    rows = model.rows("host", len(host), upper=host)
+    at, resource = np.nonzero(sizes)
+    model.add(rows[resource], n[at], sizes[at, resource])
+    model.term("price", n, price, sense="max")
+    outcome = session.optimise(model.arrays("price", relax=True))
+    if outcome is None or outcome.row_duals is None:
+        return None
+    return outcome.row_duals.clip(min=0.0)
+
+
+def _search(
+    sizes: Ints, most: Ints, price: Floats, host: Ints, multipliers: Floats, tried: Ints
+) -> list[tuple[float, Ints]]:
+    """Extend patterns item by item, each item no earlier in `tried` than the one before it."""
+    tuning = parameters.PARAMETERS.models
+    size, cost = sizes[tried], price[tried]
+    number = np.zeros((1, len(tried)), dtype=np.int64)
+    free = host[None, :].copy()
+    worth = np.zeros(1)
+    last = np.zeros(1, dtype=np.int64)
+    best: list[tuple[float, Ints]] = []
+    while len(worth):
+        fits = (free[:, None, :] >= size).all(axis=2) & (number < most[tried])
+        fits &= np.arange(len(tried)) >= last[:, None]
+        label, item = np.nonzero(fits)
+        if not len(label):
+            break
+        after = free[label] - size[item]
+        value = worth[label] + cost[item]
+        score = value + after @ multipliers
+        keep = np.argsort(-score, kind="stable")[: tuning.beam_width]
+        label, last, free, worth = label[keep], item[keep], after[keep], value[keep]
+        number = number[label]
+        number[np.arange(len(keep)), last] += 1
+        top = np.argsort(-worth, kind="stable")[: tuning.max_beam_patterns]
+        best += [(float(worth[i]), number[i]) for i in top]
+        best = sorted(best, key=lambda entry: -entry[0])[: tuning.max_beam_patterns]
+    patterns = []
+    for value_of, count in best:
+        pattern = np.zeros(len(price), dtype=np.int64)
+        pattern[tried] = count
+        patterns.append((value_of, pattern))
+    return patterns
+
+
+# Exchanges between task slots of host patterns: dual-optimal inequalities as columns.
+#
+#     e[s,t]   slots of shape s in patterns that tasks of shape t take
+#
+#     tasks    sum over a, p of P[p,s] l[a,p] + sum_t (e[t,s] - e[s,t])  >=  tasks of s started
+#
+# A task fits wherever one fits that takes no less of any resource and is allowed on no more
+# hosts. So a pattern with such a slot exchanged is a pattern, too, and the columns e change no
+# optimum. In the dual they say pi[t] <= pi[s], which all patterns together imply. With few
+# patterns the prices are near the last ones at once, and column generation needs a fraction of
+# the iterations (Ben Amor, Desrosiers and Valério de Carvalho, Dual-Optimal Inequalities for
+# Stabilized Column Generation, Operations Research 54, 2006). Pairs that follow from others are
+# left out.
+
+
+def exchangeable_slots(sizes: Ints, allowed: NDArray[np.bool_]) -> Ints:
+    """Return (slot, task) pairs of shapes whose transitive closure says which task fits which slot.
+
+    Parameters
+    ----------
+    sizes : int64 (shapes, resources)
+        What a task takes.
+    allowed : bool (shapes, classes)
+        Which classes of hosts each shape may be on.
+
+    Returns
+    -------
+    int64 (pairs, 2)
+        Without cycles, but for pairs of equal shapes in both directions.
+    """
+    keys, first, kind = np.unique(
+        np.column_stack([sizes, allowed]), axis=0, return_index=True, return_inverse=True
+    )
+    kind = kind.reshape(-1)
+    takes, where = keys[:, : sizes.shape[1]], keys[:, sizes.shape[1] :].astype(np.bool_)
+    fits = np.ones((len(keys), len(keys)), dtype=np.bool_)
+    for amount in takes.T:
+        fits &= amount[:, None] >= amount[None, :]
+    for may in where.T:
+        fits &= ~may[:, None] | may[None, :]
+    np.fill_diagonal(fits, False)
+    between = fits.astype(np.float32) @ fits.astype(np.float32) > 0
+    slot, task = np.nonzero(fits & ~between)
+    others = np.flatnonzero(first[kind] != np.arange(len(sizes)))
+    equal = np.column_stack([first[kind[others]], others])
+    return np.concatenate([np.column_stack([first[slot], first[task]]), equal, equal[:, ::-1]])
+
+
+def exchanged_slots(pairs: Ints, flow: Ints) -> list[tuple[int, int, int]]:
+    """Decompose exchanges into paths: (slot, task, number), each slot exchanged once.
+
+    Parameters
+    ----------
+    pairs : int64 (pairs, 2)
+        As `exchangeable_slots` returns them.
+    flow : int64 (pairs,)
+        How often each is used.
+    """
+    net: defaultdict[tuple[int, int], int] = defaultdict(int)
+    used = np.flatnonzero(flow)
+    for (slot, task), n in zip(pairs[used].tolist(), flow[used].tolist(), strict=True):
+        net[slot, task] += n
+        net[task, slot] -= n  # equal shapes may be exchanged in both directions
+    left: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    gain: defaultdict[int, int] = defaultdict(int)
+    for (slot, task), n in net.items():
+        if n > 0:
+            left[slot][task] = n
+            gain[slot] -= n
+            gain[task] += n
+    found = []
+    for source in [s for s, n in gain.items() if n < 0]:
+        while gain[source] < 0:
+            # A path without cycles ends where more slots come than go.
+            path = [source]
+            while gain[path[-1]] <= 0:
+                path.append(next(t for t, n in left[path[-1]].items() if n))
+            steps = list(pairwise(path))
+            amount = min(-gain[source], gain[path[-1]], *(left[s][t] for s, t in steps))
+            for slot, task in steps:
+                left[slot][task] -= amount
+            gain[source] += amount
+            gain[path[-1]] -= amount
+            found.append((source, path[-1], amount))
+    return found
+
+
+#     l[a,p] hosts of class a that hold pattern p, a multiset of tasks that fit one of them together
+#
+#     tasks    sum over a, p of P[p,s] l[a,p]  >=  tasks of shape s that y starts
+#     hosts    sum_p l[a,p]                    <=  hosts of a   (opened[a] where they are empty)
+#
+# In place of the sums over a class these make the model exact for single hosts, in all resources;
+# only integrality and the domain tree stay relaxed. Smaller tasks may take slots of larger ones
+# (`exchanges`). With the price pi[s] of a task and mu[a] of a host, the best pattern of a class
+# is a knapsack with a dimension per resource. Demands are multiples of their greatest common
+# divisors; if the table over those is small enough, one dynamic program prices all classes of a
+# GPU model at once, exactly, so that bounds can be certified.
 
 
 def host_patterns_apply(problem: Problem, grid: ResourceGrid) -> bool:

@@ -1,24 +1,10 @@
-"""The host-indexed model: exact, for small rounds and small parts of large ones.
-
-    y[j]       jobs of entry j that run afterwards
-    x[t,h]     tasks of set t that arrive on host h       sum_h x[t,h] + sum_p s[p] = n y   (gang)
-    s[p]       a running task stays in its place p
-    k[j]       a running job is kept: all tasks stay      k[j] <= s[p]
-    capacity   sum_t demand[t,r] x[t,h] + sum_p demand[p,r] s[p] <= free[h,r]
-    GPUs       gpus.py: w, b;   terms: terms.py, topology.py, move_terms.py
-    quota      what a tenant's jobs hold <= its quota
-    pools      pools.py
-    victims    preemption.py
-
-Every placement of the round is a point of the model and every point a placement: it is exact, but
-for what the rows of victims leave out.
-"""
+"""The host-indexed model: exact, for small rounds and small parts of large ones."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
@@ -26,17 +12,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.models.host.entries import (
-    Entry,
-    TaskSet,
-    entries_of,
-    needs_own_entry,
-)
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice
+from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.task_mix import STRANDED, TaskMix
+from placewright.formulations.gang.problem.terms import STRANDED, TaskMix
 from placewright.solver import Model
+
+# What the host-indexed model counts: entries (jobs that may run) and task sets (their tasks).
+#
+# Pending jobs of a class with one option are one entry, and all tasks of a shape are one set, as
+# long as the place of one task does not matter to others. Where it does (required or charged
+# levels, the term `proximity`), and for running jobs, each job is an entry of its own and each of
+# its groups a set.
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Up to `most` jobs of a class with one of its choices; `job` is given for a running job."""
+
+    job_class: int
+    choice: int
+    most: int
+    job: int = ANY_JOB
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSet:
+    """Tasks of one shape; `users` are (entry, group index, tasks per job).
+
+    `group` is given if the set is one group of one job.
+    """
+
+    shape: int
+    users: list[tuple[int, int, int]] = field(default_factory=list)
+    group: Group | None = None
+
+
+def entries_of(
+    problem: Problem, numbers: Ints, running: Sequence[int] = (), *, separate: bool = False
+) -> tuple[list[Entry], list[TaskSet]]:
+    """Return entries and task sets of `numbers` pending jobs per class and of `running` jobs.
+
+    With `separate`, every pending job is an entry of its own, and each of its groups a set.
+    """
+    entries: list[Entry] = []
+    by_shape: dict[int, TaskSet] = {}
+    own: list[TaskSet] = []
+
+    def add(entry: Entry, choice: Choice, *, alone: bool) -> None:
+        for k, group in enumerate(choice.groups):
+            user = (len(entries), k, group.count)
+            if alone:
+                own.append(TaskSet(group.shape, [user], group))
+            else:
+                by_shape.setdefault(group.shape, TaskSet(group.shape)).users.append(user)
+        entries.append(entry)
+
+    for c in np.flatnonzero(numbers).tolist():
+        for o, choice in enumerate(problem.classes[c].choices):
+            alone = separate or needs_own_entry(problem, choice)
+            for _ in range(int(numbers[c]) if alone else 1):
+                add(Entry(c, o, 1 if alone else int(numbers[c])), choice, alone=alone)
+    for job in running:
+        job_class = problem.running[job].job_class
+        add(Entry(job_class, 0, 1, job), problem.classes[job_class].choices[0], alone=True)
+    return entries, [*by_shape.values(), *own]
+
+
+def needs_own_entry(problem: Problem, choice: Choice) -> bool:
+    """Whether the place of one task matters to where the job's others may or should go."""
+    if choice.is_tied or (choice.pooled and choice.uses and choice.num_tasks > 1):
+        return True
+    for group in choice.groups:
+        if group.depends_on_levels or group.timed:
+            return True
+    return "proximity" in problem.terms and sum(group.count for group in choice.groups) > 1
+
+
+#     y[j]       jobs of entry j that run afterwards
+#     x[t,h]     tasks of set t that arrive on host h       sum_h x[t,h] + sum_p s[p] = n y   (gang)
+#     s[p]       a running task stays in its place p
+#     k[j]       a running job is kept: all tasks stay      k[j] <= s[p]
+#     capacity   sum_t demand[t,r] x[t,h] + sum_p demand[p,r] s[p] <= free[h,r]
+#     GPUs       rows.py: w, b;   terms: terms.py, rows.py
+#     quota      what a tenant's jobs hold <= its quota
+#     pools      rows.py
+#     victims    preemption.py
+#
+# Every placement of the round is a point of the model and every point a placement: it is exact, but
+# for what the rows of victims leave out.
+
 
 NONE = -1
 Moves = Literal["placed", "none", "away"]
@@ -296,3 +361,57 @@ def _quota(m: HostModel) -> None:
 def milli_each(m: HostModel) -> NDArray[np.int64]:
     """Return the milli-GPU of the task in each place of a running job, int64 (places,)."""
     return m.problem.shape_gpu[m.stay_shape]
+
+
+# Tasks of a job per domain: arrivals and tasks that stay, less those of a kept job.
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DomainRows:
+    """A row per domain that counts tasks of an entry there.
+
+    Attributes
+    ----------
+    rows : tasks in the domain, less those of a kept job
+    parts : the domains, ascending
+    most : how many tasks could be there
+    """
+
+    rows: Ints
+    parts: Ints
+    most: Ints
+
+
+def add_domain_rows(
+    m: HostModel,
+    entry: int,
+    sets: Sequence[int],
+    domain: np.ndarray,
+    *,
+    lower: float = -np.inf,
+    upper: float = 0.0,
+) -> DomainRows:
+    """Append a row for each domain that tasks of some sets of an entry may be in.
+
+    `domain` has the domain of each host of the cluster; `lower` and `upper` bound every row.
+    """
+    mine, stays = np.flatnonzero(np.isin(m.x_set, sets)), np.flatnonzero(np.isin(m.stays.set, sets))
+    hosts = np.append(m.x_host[mine], m.stays.host[stays])
+    capacity = np.append(
+        m.capacity[m.x_set[mine], m.x_host[mine]], np.ones(len(stays), dtype=np.int64)
+    )
+    parts, part_of = np.unique(domain[m.hosts[hosts]], return_inverse=True)
+    rows = m.model.rows("in domain", len(parts), lower=lower, upper=upper)
+    m.model.add(rows[part_of], np.append(m.x[mine], m.stays.s[stays]), 1.0)
+    if m.kept[entry] != NONE:
+        before = np.bincount(part_of[len(mine) :], minlength=len(parts))
+        there = np.flatnonzero(before)
+        m.model.add(rows[there], m.kept[[entry] * len(there)], -before[there])
+    most = np.bincount(part_of, weights=capacity, minlength=len(parts)).astype(np.int64)
+    return DomainRows(rows, parts.astype(np.int64), most)
+
+
+def arrival_of(m: HostModel, entry: int) -> list[tuple[int, float]]:
+    """Return y - k of an entry, 1 if it starts or migrates, as (column, coefficient) pairs."""
+    kept = m.kept[entry]
+    return [(int(m.y[entry]), 1.0)] + ([(int(kept), -1.0)] if kept != NONE else [])

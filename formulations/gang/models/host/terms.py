@@ -1,40 +1,541 @@
-r"""The objective terms of the host-indexed model, and the blocks that give them meaning.
-
-y - k is 1 for a job that starts or migrates; for a kept job nothing below counts.
-
-z[t,d]         set t uses domain d              tasks of t in d - n k <= min(n, capacity) z[t,d]
-               a required level                 sum_d z[t,d] <= y - k
-opened[h], used[h]  a task arrives on host h    x[t,h] <= capacity u[h],  sum gpu x <= free u[h]
-left[h]        milli-GPU left free on h         left[h] >= free[h] used[h] - what h holds
-together[d,k]  k tasks of a job share d         sum_k k together[d,k] <= tasks of the job in d
-
-value      sum of the values of jobs that run, less those of all running jobs; so progress, entitled
-spread     sum over sets and charged levels of GPUs * weight * (sum_d z - y + k)
-opened     sum of opened[h] over empty hosts
-leftover   sum_h left[h]
-proximity  per level, pairs of a job's tasks less pairs that share a domain
-"""
+"""The objective terms of the host-indexed model, and the blocks that give them meaning."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.formulations.gang.models.host.collectives import add_bottleneck
-from placewright.formulations.gang.models.host.contention import add_contention
-from placewright.formulations.gang.models.host.domain_rows import arrival_of
-from placewright.formulations.gang.models.host.entries import TaskSet
-from placewright.formulations.gang.models.host.model import NONE, HostModel, milli_each
-from placewright.formulations.gang.models.host.move_terms import add_move_terms
-from placewright.formulations.gang.models.host.topology import add_topology_rows
-from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
-from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LEVEL, Group
-from placewright.formulations.gang.problem.terms import (
-    BOTTLENECK,
-    CONTENTION,
-    OPTION_SUMS,
-    VALUE,
+from placewright.formulations.gang.models.host.model import (
+    NONE,
+    DomainRows,
+    HostModel,
+    TaskSet,
+    add_domain_rows,
+    arrival_of,
+    milli_each,
 )
+from placewright.formulations.gang.models.host.rows import ANY_FREE, GpuSlots, add_topology_rows
+from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
+from placewright.formulations.gang.problem.gpu_parts import FREE
+from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LEVEL, Group
+from placewright.formulations.gang.problem.limits import BOTTLENECK, CONTENTION, OPTION_SUMS, VALUE
+from placewright.formulations.gang.problem.terms import (
+    STRANDED,
+    UNLIMITED,
+    FreeableDomains,
+    LinkBandwidths,
+    TaskMix,
+    least_time_us,
+    num_ranks,
+    pinned_loads,
+    rates_in_place,
+)
+from placewright.topology.units import WHOLE_GPU
+from placewright.topology.uplinks import Uplinks, uplinks_of
+
+# Terms of running jobs: what moves cost (`disruption`), `remaining`, and `freed`.
+#
+# disruption  sum_j migrate_cost (y - k) + preempt_cost (1 - y)  +  sum_p milli-GPU of p (1 - s[p])
+# remaining   sum over places on hosts to vacate of milli-GPU s[p]
+# empty[d]    domain d in use becomes free       s[p] + e <= 1,  x[t,h] <= capacity (1 - e)
+# taken[d]    free domain d is used              x[t,h] <= capacity o
+# freed       sum_d worth of d (e[d] - o[d])  -  disruption
+
+
+def add_move_terms(m: HostModel) -> None:
+    """Append the policy's terms of running jobs."""
+    terms = m.problem.terms
+    if "disruption" in terms:
+        add_disruption(m)
+    if "remaining" in terms:
+        _remaining(m)
+    if "freed" in terms:
+        add_freed(m)
+
+
+def add_disruption(m: HostModel) -> None:
+    """Append the term `disruption`."""
+    _disruption(m, "disruption", 1.0)
+
+
+def _disruption(m: HostModel, term: str, sign: float) -> None:
+    """Append what moves cost to a term, with `sign` 1 or -1."""
+    sense: Literal["min", "max"] = "min" if sign > 0 else "max"
+    moving = [e for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
+    costs = [
+        (m.problem.running[m.entries[e].job].migrate_cost,
+         m.problem.running[m.entries[e].job].preempt_cost)
+        for e in moving
+    ]  # fmt: skip
+    migrate, preempt = sign * np.array(costs, dtype=np.float64).reshape(-1, 2).T
+    milli = sign * milli_each(m).astype(np.float64)
+    constant = float(preempt.sum() + milli.sum())
+    m.model.term(term, m.y[moving], migrate - preempt, sense=sense, constant=constant)
+    m.model.term(term, m.kept[moving], -migrate, sense=sense)
+    m.model.term(term, m.stays.s, -milli, sense=sense)
+
+
+def _remaining(m: HostModel) -> None:
+    there = np.flatnonzero(m.problem.vacate[m.hosts[m.stays.host]])
+    milli = milli_each(m)[there].astype(np.float64)
+    constant = float(m.problem.pinned_remaining)
+    m.model.term("remaining", m.stays.s[there], milli, sense="min", constant=constant)
+
+
+def add_freed(m: HostModel) -> None:
+    """Append the term `freed`."""
+    _disruption(m, "freed", -1.0)
+    freeing = FreeableDomains(m.problem)
+    domain = freeing.domain[m.hosts]
+    mine = np.unique(domain)
+    for name, chosen, worth in (
+        ("empty", mine[freeing.freeable[mine]], freeing.worth_of_domain),
+        ("taken", mine[~freeing.busy[mine]], -freeing.worth_of_domain),
+    ):
+        columns = m.model.variables(name, len(chosen), upper=1)
+        column_of = np.full(len(freeing.worth_of_domain), -1, dtype=np.int64)
+        column_of[chosen] = columns
+        _link(m, name, column_of[domain])
+        m.model.term("freed", columns, worth[chosen].astype(np.float64), sense="max")
+
+
+def _link(m: HostModel, name: str, column_of_host: Ints) -> None:
+    """Tie each x, and each place of a running job, to the variable of its domain."""
+    empty = name == "empty"
+    at = np.flatnonzero(column_of_host[m.x_host] >= 0)
+    capacity = m.capacity[m.x_set[at], m.x_host[at]].astype(np.float64)
+    rows = m.model.rows(name, len(at), upper=capacity if empty else 0.0)
+    m.model.add(rows, m.x[at], 1.0)
+    m.model.add(rows, column_of_host[m.x_host[at]], capacity if empty else -capacity)
+    if empty:
+        at = np.flatnonzero(column_of_host[m.stays.host] >= 0)
+        rows = m.model.rows(name, len(at), upper=1.0)
+        m.model.add(rows, m.stays.s[at], 1.0)
+        m.model.add(rows, column_of_host[m.stays.host[at]], 1.0)
+
+
+# The term `bottleneck`: the least time of the collective of each group that starts or migrates.
+#
+# The bandwidths that may bind are b_1 > b_2 > ...; a group's time at b_k is T_k, and T_0 = 0.
+#
+#     slow[t,k]      some link of at most b_k is crossed         slow[t,k] >= slow[t,k+1]
+#     use[t,d]       set t uses domain d                         tasks of t in d <= most use[t,d]
+#     level          sum_d use[t,d] - a <= (domains - 1) slow[t,k]      b_k: leaving a domain of it
+#     leaving        more than one NVLink domain, and this one   b_k: out of it
+#     inside         two GPUs in one NVLink domain               b_k: there
+#     bottleneck     sum over t and k of (T_k - T_(k-1)) slow[t,k]
+#
+# A ring whose ranks go along the tree crosses each of these links once, so the time is exact for
+# jobs that start, except where GPUs form a mesh. For trees, and for migrated jobs whose tasks
+# keep their ranks, it is a lower bound. (NVLink domains are at least as fast inside as out of
+# them; where one is not, one-GPU tasks are not charged for the inside.)
+
+
+def add_bottleneck(m: HostModel) -> None:
+    """Append the term, its variables and rows."""
+    m.model.term(BOTTLENECK, m.y[:0], np.zeros(0), sense="min")
+    speeds = LinkBandwidths.of(m.problem.cluster)
+    for t, task_set in enumerate(m.task_sets):
+        if task_set.group is not None and task_set.group.timed and num_ranks(task_set.group) > 1:
+            _Collective(m, speeds, t, task_set.group).add()
+
+
+class _Collective:
+    """The collective of one task set."""
+
+    def __init__(self, m: HostModel, speeds: LinkBandwidths, t: int, group: Group) -> None:
+        self.m, self.speeds, self.t, self.group = m, speeds, t, group
+        self.entry = m.task_sets[t].users[0][0]
+        at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
+        self.hosts = np.unique(m.hosts[at])
+        number = int(speeds.nvlink_domain.max(initial=0)) + 1
+        # All hosts of an NVLink domain are equal.
+        self.leaving = np.full(number, UNLIMITED, dtype=np.int64)
+        self.inside = np.full(number, UNLIMITED, dtype=np.int64)
+        self.leaving[speeds.nvlink_domain[self.hosts]] = speeds.leaving_nvlink_domain[self.hosts]
+        self.inside[speeds.nvlink_domain[self.hosts]] = speeds.inside_nvlink_domain[self.hosts]
+        self.mine = np.unique(speeds.nvlink_domain[self.hosts])
+        self.alone = num_ranks(group) == group.count
+        if self.alone and len(self.mine) > 1:
+            self.inside[self.inside < self.leaving] = UNLIMITED
+
+    def add(self) -> None:
+        """Append variables, rows and the group's part of the term."""
+        m, domain = self.m, self.m.problem.cluster.domain
+        levels = [
+            level
+            for level, mbps in enumerate(self.speeds.leaving_level)
+            if mbps < UNLIMITED and len(np.unique(domain[level][self.hosts])) > 1
+        ]
+        found = {self.speeds.leaving_level[level] for level in levels}
+        found |= set(self.inside[self.mine].tolist())
+        if len(self.mine) > 1:
+            found |= set(self.leaving[self.mine].tolist())
+        self.widths = sorted(found - {UNLIMITED}, reverse=True)
+        if not self.widths:
+            return
+        times = np.array([0, *(least_time_us(self.group, mbps) for mbps in self.widths)])
+        self.slow = m.model.variables("slow", len(self.widths), upper=1)
+        m.model.term(BOTTLENECK, self.slow, np.diff(times).astype(np.float64), sense="min")
+        rows = m.model.rows("slow", len(self.widths) - 1, lower=0.0)
+        m.model.add(rows, self.slow[:-1], 1.0)
+        m.model.add(rows, self.slow[1:], -1.0)
+        for level in levels:
+            _, use = self._use(domain[level])
+            self._more_than_one(use, self._slow(self.speeds.leaving_level[level]))
+        islands, use = self._use(self.speeds.nvlink_domain)
+        self._leaving(islands, use)
+        self._inside(islands, use)
+
+    def _slow(self, mbps: int) -> int:
+        """Return the column of a bandwidth."""
+        return int(self.slow[self.widths.index(mbps)])
+
+    def _use(self, domain: np.ndarray) -> tuple[DomainRows, Ints]:
+        """Append a variable per domain that says whether it is used."""
+        m = self.m
+        found = add_domain_rows(m, self.entry, [self.t], domain)
+        use = m.model.variables("use", len(found.parts), upper=1)
+        m.model.add(found.rows, use, -np.minimum(found.most, self.group.count).astype(np.float64))
+        return found, use
+
+    def _more_than_one(self, use: Ints, column: int) -> None:
+        """Force a column to 1 if a job that starts or migrates uses more than one domain."""
+        m = self.m
+        row = m.model.rows("use", 1, upper=0.0)
+        m.model.add(row[[0] * len(use)], use, 1.0)
+        for y, sign in arrival_of(m, self.entry):
+            m.model.add(row, [y], [-sign])
+        m.model.add(row, [column], [-float(min(len(use), self.group.count) - 1)])
+
+    def _leaving(self, islands: DomainRows, use: Ints) -> None:
+        """Append the rows of links out of NVLink domains."""
+        m, mbps = self.m, self.leaving[islands.parts]
+        if len(use) < 2 or self.group.count < 2 or (mbps >= UNLIMITED).all():
+            return
+        if len(set(mbps.tolist())) == 1:
+            self._more_than_one(use, self._slow(int(mbps[0])))
+            return
+        spans = m.model.variables("spans", 1, upper=1)
+        self._more_than_one(use, int(spans[0]))
+        some = np.flatnonzero(mbps < UNLIMITED)
+        rows = m.model.rows("leaving", len(some), upper=1.0)
+        m.model.add(rows, use[some], 1.0)
+        m.model.add(rows, spans[[0] * len(some)], 1.0)
+        m.model.add(rows, [self._slow(int(mbps[i])) for i in some], -1.0)
+
+    def _inside(self, islands: DomainRows, use: Ints) -> None:
+        """Append the rows of links inside NVLink domains."""
+        m, mbps = self.m, self.inside[islands.parts]
+        column = use.copy()  # where nothing is known, being there is all that counts
+        known = np.flatnonzero(mbps < UNLIMITED)
+        column[known] = [self._slow(int(mbps[i])) for i in known]
+        if self.alone:
+            # One task in a domain needs nothing of its inside.
+            counted = add_domain_rows(m, self.entry, [self.t], self.speeds.nvlink_domain, upper=1.0)
+            m.model.add(counted.rows, column, -(counted.most - 1.0))
+            return
+        rows = m.model.rows("inside", len(known), upper=0.0)
+        m.model.add(rows, use[known], 1.0)
+        m.model.add(rows, column[known], -1.0)
+
+
+# The term `contention`: load of links beyond their bandwidth, less that of the kept jobs alone.
+#
+#     cross[t,d]    set t has a task in domain d and one outside  tasks of t in d <= n (cross + all)
+#     all[t,d]      all n tasks of t are in d                       n all <= tasks of t in d
+#     over[d]       >= pinned + sum of kept rates + sum_t rate[t] cross[t,d] - bandwidth
+#     before[d]     max(0, pinned + sum of kept rates - bandwidth)
+#     contention    sum_d over[d] - before[d]
+#
+# "Tasks of t in d" are those of jobs that start or migrate. `before` counts in the wrong direction
+# for a minimum. So where kept jobs may exceed the bandwidth, but pinned ones alone do not, a 0/1
+# variable says whether they do.
+
+
+def add_contention(m: HostModel) -> None:
+    """Append the term, its variables and rows.
+
+    The model has all jobs of the round, and their hosts.
+    """
+    m.model.term(CONTENTION, m.y[:0], np.zeros(0), sense="min")
+    links = uplinks_of(m.problem.cluster)
+    for one, pinned in zip(links, pinned_loads(m.problem, links), strict=True):
+        kept = _kept_rates(m, one)
+        crossing: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for t, task_set in enumerate(m.task_sets):
+            group = task_set.group
+            if group is not None and group.rate_mbps and group.required < one.level:
+                for d, column in _crossing(m, one, t, task_set, group):
+                    crossing[d].append((column, group.rate_mbps))
+        for d, columns in crossing.items():
+            _over(m, one.mbps - int(pinned[d]), columns, kept[d])
+
+
+def _kept_rates(m: HostModel, one: Uplinks) -> dict[int, list[tuple[int, int]]]:
+    """Return by domain (column of `kept`, rate) of the running jobs that cross its link."""
+    rates: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for e, entry in enumerate(m.entries):
+        if entry.job != ANY_JOB:
+            for rate, hosts in rates_in_place(m.problem, entry.job):
+                for d in one.crossed_from(hosts).tolist():
+                    rates[d].append((int(m.kept[e]), rate))
+    return rates
+
+
+def _crossing(
+    m: HostModel, one: Uplinks, t: int, task_set: TaskSet, group: Group
+) -> list[tuple[int, int]]:
+    """Append whether a set crosses the link of each domain; return (domain, column) pairs."""
+    entry = task_set.users[0][0]
+    at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
+    if len(np.unique(one.domain[m.hosts[at]])) < 2:
+        return []
+    found = add_domain_rows(m, entry, [t], one.domain)
+    count = float(group.count)
+    cross = m.model.variables("cross", len(found.parts), upper=1)
+    m.model.add(found.rows, cross, -np.minimum(found.most, group.count).astype(np.float64))
+    holds_all = found.most >= group.count
+    if holds_all.any():
+        full = m.model.variables("all", int(holds_all.sum()), upper=1)
+        m.model.add(found.rows[holds_all], full, -count)
+        whole = add_domain_rows(m, entry, [t], one.domain, lower=0.0, upper=np.inf)
+        m.model.add(whole.rows[holds_all], full, -count)
+    counts = one.exists[found.parts]
+    return list(zip(found.parts[counts].tolist(), cross[counts].tolist(), strict=True))
+
+
+def _over(
+    m: HostModel, room: int, crossing: list[tuple[int, int]], kept: list[tuple[int, int]]
+) -> None:
+    """Append the load of a link beyond `room`, what pinned jobs leave of its bandwidth."""
+    columns, rates = np.array([*crossing, *kept], dtype=np.int64).T
+    # A whole number: backends that take integers alone may solve the model.
+    over = m.model.variables("over", 1, upper=float(max(int(rates.sum()) - room, 0)))
+    row = m.model.rows("link", 1, upper=float(room))
+    m.model.add(row[[0] * len(columns)], columns, rates.astype(np.float64))
+    m.model.add(row, over, -1.0)
+    # What pinned jobs alone exceed counts on neither side.
+    m.model.term(CONTENTION, over, 1.0, sense="min", constant=float(min(room, 0)))
+    most = sum(rate for _, rate in kept)
+    if most <= room or not kept:
+        return
+    held, each = np.array(kept, dtype=np.int64).T
+    if room <= 0:
+        m.model.term(CONTENTION, held, -each.astype(np.float64), sense="min")
+        return
+    before = m.model.variables("over before", 1, upper=float(most - room))
+    exceeds = m.model.variables("exceeds", 1, upper=1)
+    rows = m.model.rows("over before", 2, upper=0.0)
+    m.model.add(rows[0], before, 1.0)
+    m.model.add(rows[0], exceeds, -float(most - room))
+    m.model.add(rows[1], before, 1.0)
+    m.model.add(rows[[1] * len(held)], held, -each.astype(np.float64))
+    m.model.add(rows[1], exceeds, float(room))
+    m.model.term(CONTENTION, before, -1.0, sense="min")
+
+
+# The term `stranded` in the host-indexed model.
+#
+#     fits[k,h]     host h fits one more task of kind k          0 or 1
+#     useful[k,h]   milli-GPU that are useful to kind k there
+#     large[m,i]    GPU slot i has m milli-GPU left                      0 or 1
+#     left[m,i]     what slot i has left, if that is m or more
+#
+#     fits          demand[k,r] fits[k,h]   <=  free[h,r] - what arrives or stays on h
+#     GPUs          n[k] fits[k,h]          <=  sum_i large[m(k),i]
+#     useful        useful[k,h]             <=  sum_i left[m(k),i],   <=  most of h * fits[k,h]
+#     large         m large[m,i]            <=  free[i] - uses of i
+#     left          left[m,i]               <=  free[i] - uses of i,  <=  free[i] large[m,i]
+#     slices        large[m,i]              <=  1 - s                 s: a MIG slice lies on i
+#
+#     stranded      total weight * (free milli-GPU - what arrives or stays)
+#                   -  sum weight[k] useful[k,h]
+#
+# Only what is useful is to be large, so upper bounds are enough, and the optimum is exact. On hosts
+# without shares GPUs in part use stay as they are, and the others are counted per host.
+
+
+Sum: TypeAlias = tuple[float, list[tuple[int, float]]]
+"""A constant, and columns with coefficients."""
+
+
+def add_stranded(m: HostModel, slots: GpuSlots) -> None:
+    """Append the term, its variables and rows."""
+    mix = TaskMix.of(m.problem)
+    gpus = m.placement.arrivable_milli_gpu()[m.hosts]
+    open_ = m.problem.open[m.hosts]
+    every = int(m.placement.free_milli_gpu[m.hosts[open_]].sum())
+    m.model.term(STRANDED, m.y[:0], np.zeros(0), sense="min", constant=float(mix.total * every))
+    stays = milli_each(m)
+    stays = np.where(stays < WHOLE_GPU, stays, WHOLE_GPU) * m.stays.usable
+    for at, columns, milli in (
+        (m.x_host, m.x, m.problem.shape_gpu[m.x_shape]),
+        (m.stays.host, m.stays.s, stays),
+    ):
+        counts = open_[at]
+        taken = -float(mix.total) * milli[counts]
+        m.model.term(STRANDED, columns[counts], taken, sense="min")
+    uses = _uses(m, slots)
+    model = m.problem.cluster.gpu_model[m.hosts].astype(np.int64)
+    most = mix.useful(m.placement.free[m.hosts], gpus, model)
+    for h in np.flatnonzero(open_).tolist():
+        host = _Host(m, slots, uses, h, gpus[h])
+        for k in np.flatnonzero(most[h]).tolist():
+            host.add(mix, k, int(most[h, k]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """Per host the columns of what arrives or stays there, with demands and whole GPUs.
+
+    `slices` are the columns of MIG slices, `cut` the slots that hold slices of pinned jobs.
+    """
+
+    demands: dict[int, list[tuple[int, Ints]]]
+    gpus: dict[int, list[tuple[int, int]]]
+    slices: frozenset[int]
+    cut: frozenset[int]
+
+
+def _uses(m: HostModel, slots: GpuSlots) -> _Uses:
+    """Collect what arrives or stays on each host."""
+    uses = _Uses({}, {}, *_sliced(m, slots))
+    sharing = set(slots.host.tolist())
+    stay_gpus = np.where(milli_each(m) >= WHOLE_GPU, m.stays.usable, 0)
+    for at, columns, shapes, gpus in (
+        (m.x_host, m.x, m.x_shape, m.problem.shape_gpu[m.x_shape] // WHOLE_GPU),
+        (m.stays.host, m.stays.s, m.stay_shape, stay_gpus),
+    ):
+        for h, column, shape, n in zip(
+            at.tolist(), columns.tolist(), shapes.tolist(), gpus.tolist(), strict=True
+        ):
+            uses.demands.setdefault(h, []).append((column, m.problem.shape_demand[shape]))
+            if n and h not in sharing:
+                uses.gpus.setdefault(h, []).append((column, n))
+    return uses
+
+
+def _sliced(m: HostModel, slots: GpuSlots) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the columns of MIG slices, and the slots that hold slices of pinned jobs."""
+    parts = m.placement.part_state
+    if parts is None:
+        return frozenset(), frozenset()
+    staying = m.stays.s[parts.demands.is_slice[m.stay_shape]]
+    named = slots.gpu != ANY_FREE
+    layout = parts.layout[m.hosts[slots.host], np.where(named, slots.gpu, 0)]
+    return (
+        frozenset([*slots.b[slots.b_key < 0].tolist(), *staying.tolist()]),
+        frozenset(np.flatnonzero(named & (layout != FREE)).tolist()),
+    )
+
+
+@dataclass(slots=True)
+class _Host:
+    """One host of the model; what several kinds of tasks need of it is added once."""
+
+    m: HostModel
+    slots: GpuSlots
+    uses: _Uses
+    at: int
+    gpus: Ints
+    sums: dict[int, tuple[Sum, Sum]] = field(default_factory=dict)
+
+    def add(self, mix: TaskMix, kind: int, most: int) -> None:
+        """Append `fits` and `useful` of a kind, to which at most `most` milli-GPU are useful."""
+        m = self.m
+        milli = int(mix.milli[kind])
+        if milli not in self.sums:
+            has_slots = bool((self.slots.host == self.at).any())
+            self.sums[milli] = self._slots(milli) if has_slots else self._counted(milli)
+        large, left = self.sums[milli]
+        fits, useful = (
+            m.model.variables("fits", 1, upper=1),
+            m.model.variables("useful", 1, upper=most),
+        )
+        m.model.term(STRANDED, useful, -float(mix.weight[kind]), sense="min")
+        self._at_most("useful", [(int(useful[0]), 1.0), (int(fits[0]), -float(most))], (0.0, []))
+        self._at_most("useful", [(int(useful[0]), 1.0)], left)
+        self._at_most("GPUs", [(int(fits[0]), float(mix.gpus[kind]))], large)
+        for r in np.flatnonzero(mix.demand[kind]).tolist():
+            taken = [
+                (column, -float(demand[r]))
+                for column, demand in self.uses.demands.get(self.at, ())
+                if demand[r]
+            ]
+            free = float(m.placement.free[m.hosts[self.at], r])
+            self._at_most("fits", [(int(fits[0]), float(mix.demand[kind, r]))], (free, taken))
+
+    def _at_most(self, name: str, terms: list[tuple[int, float]], limit: Sum) -> None:
+        """Append a row: these terms are no more than the limit."""
+        constant, columns = limit
+        row = self.m.model.rows(name, 1, upper=constant)
+        both = [*terms, *((column, -factor) for column, factor in columns)]
+        self.m.model.add(
+            row[[0] * len(both)],
+            np.array([column for column, _ in both], dtype=np.int64),
+            np.array([factor for _, factor in both]),
+        )
+
+    def _counted(self, milli: int) -> tuple[Sum, Sum]:
+        """Return how many GPUs are large enough, and what they have left, counted per host."""
+        fixed = self.gpus[(self.gpus >= milli) & (self.gpus < WHOLE_GPU)]
+        whole = int((self.gpus == WHOLE_GPU).sum())
+        taken = self.uses.gpus.get(self.at, ())
+        return (
+            (float(len(fixed) + whole), [(column, -float(n)) for column, n in taken]),
+            (
+                float(fixed.sum() + whole * WHOLE_GPU),
+                [(column, -float(n * WHOLE_GPU)) for column, n in taken],
+            ),
+        )
+
+    def _slots(self, milli: int) -> tuple[Sum, Sum]:
+        """Return the same for GPUs that have slots of their own."""
+        m, slots = self.m, self.slots
+        mine = np.flatnonzero((slots.host == self.at) & (slots.free >= milli))
+        mine = np.array([i for i in mine.tolist() if i not in self.uses.cut], dtype=np.int64)
+        large = m.model.variables("large", len(mine), upper=1)
+        left = m.model.variables("left large", len(mine), upper=slots.free[mine])
+        for i, is_large, has in zip(mine.tolist(), large.tolist(), left.tolist(), strict=True):
+            use = np.flatnonzero(slots.use_slot == i)
+            free: Sum = (
+                float(slots.free[i]),
+                [
+                    (column, -float(taken))
+                    for column, taken in zip(
+                        slots.use[use].tolist(), slots.use_milli[use].tolist(), strict=True
+                    )
+                ],
+            )
+            for column in self.uses.slices.intersection(slots.use[use].tolist()):
+                self._at_most("large", [(is_large, 1.0), (column, 1.0)], (1.0, []))
+            self._at_most("large", [(is_large, float(milli))], free)
+            self._at_most("left large", [(has, 1.0)], free)
+            self._at_most("left large", [(has, 1.0), (is_large, -float(slots.free[i]))], (0.0, []))
+        return (
+            (0.0, [(column, 1.0) for column in large.tolist()]),
+            (0.0, [(column, 1.0) for column in left.tolist()]),
+        )
+
+
+# y - k is 1 for a job that starts or migrates; for a kept job nothing below counts.
+#
+# z[t,d]         set t uses domain d              tasks of t in d - n k <= min(n, capacity) z[t,d]
+#                a required level                 sum_d z[t,d] <= y - k
+# opened[h], used[h]  a task arrives on host h    x[t,h] <= capacity u[h],  sum gpu x <= free u[h]
+# left[h]        milli-GPU left free on h         left[h] >= free[h] used[h] - what h holds
+# together[d,k]  k tasks of a job share d         sum_k k together[d,k] <= tasks of the job in d
+#
+# value      sum over jobs that run, less those of all running jobs; so progress, entitled
+# spread     sum over sets and charged levels of GPUs * weight * (sum_d z - y + k)
+# opened     sum of opened[h] over empty hosts
+# leftover   sum_h left[h]
+# proximity  per level, pairs of a job's tasks less pairs that share a domain
 
 
 def add_terms(m: HostModel) -> None:

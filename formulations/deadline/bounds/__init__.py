@@ -1,1 +1,0 @@
-"""Bounds that need no solver."""

@@ -1,0 +1,595 @@
+"""Improved schedules of leases: large neighbourhoods, path relinking, right shift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from placewright.array_types import Floats, Ints
+from placewright.formulations.deadline import parameters
+from placewright.formulations.deadline.heuristics.list_scheduling import (
+    EjectionChains,
+    by_density,
+    objective,
+    schedule_by_lease,
+)
+from placewright.formulations.deadline.problem.leases import ScheduleState, Slack, forced_leases
+from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, chunks
+
+# Large neighbourhood search: remove some jobs, insert others greedily, keep what is no worse.
+#
+# A step destroys in one of two ways. Either an improving alternative is drawn and inserted, and
+# the jobs in its place are removed, those first that lose least per lease freed; or some jobs
+# without an existing promise are removed from a window of leases. Repair is greedy by value
+# density. Ranks are randomised. Promises that jobs have count before all value.
+#
+# References
+# ----------
+# Shaw, "Using constraint programming and local search methods to solve vehicle routing problems",
+# CP'98.
+
+
+def improve(
+    problem: Problem,
+    schedule: Schedule,
+    expired: Callable[[], bool],
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+) -> Iterator[Schedule]:
+    """Yield ever better schedules by LNS.
+
+    Parameters
+    ----------
+    schedule
+        Fits.
+    expired
+        Whether time is up; asked before each step.
+    steps
+        Steps at most; None: as the parameters say.
+    """
+    if steps is None:
+        steps = min(
+            parameters.PARAMETERS.max_lns_steps,
+            parameters.PARAMETERS.max_lns_cells // max(1, problem.alternatives * problem.horizon),
+        )
+    if not steps:
+        return
+    search = _Neighbourhoods(problem, schedule, np.random.default_rng(seed))
+    best = objective(problem, schedule)
+    for _ in range(steps):
+        if expired():
+            return
+        if search.step() > best:
+            best = search.objective
+            yield search.state.schedule()
+
+
+class _Neighbourhoods:
+    """A schedule state, changed by destroy-and-repair steps that never make it worse."""
+
+    def __init__(self, problem: Problem, schedule: Schedule, random: np.random.Generator) -> None:
+        self.problem, self._random = problem, random
+        self.state = ScheduleState.of(problem, schedule)
+        self.objective = objective(problem, schedule)
+        self._saved = problem.loss[problem.job] - problem.lost
+        # The last entry stands for NONE. The value kept of promises outweighs all else.
+        every = float(problem.counted.sum() + 1)
+        self._value = np.append(problem.counted + every * self._saved, 0.0)
+        self._area = np.maximum(1, problem.need) * problem.demand.max(axis=1, initial=1)
+        self._leases = np.arange(problem.horizon)
+
+    def step(self) -> tuple[int, int]:
+        """Destroy and repair once; return the objective afterwards."""
+        state = self.state
+        before = state.copy()
+        chains = EjectionChains(state, parameters.PARAMETERS.max_lns_chain_cells)
+        target = self._draw_alternative()
+        if target is None or self._random.random() < parameters.PARAMETERS.lns_window_share:
+            self._destroy_window()
+        elif not self._destroy_for(target, chains):
+            state.restore(before)
+            return self.objective
+        chains.forget_rejected()
+        self._repair(chains)
+        found = objective(self.problem, state.schedule())
+        if found < self.objective:
+            state.restore(before)
+        else:
+            self.objective = found
+        return self.objective
+
+    def _noise(self, number: int) -> Floats:
+        factors: Floats = np.exp(
+            self._random.normal(0.0, parameters.PARAMETERS.lns_noise_sigma, number)
+        )
+        return factors
+
+    def _improving(self) -> Ints:
+        """Return the alternatives of more value than what their jobs have."""
+        more = self._value[:-1] > self._value[self.state.alternative[self.problem.job]]
+        improving: Ints = np.flatnonzero(more)
+        return improving
+
+    def _draw_alternative(self) -> int | None:
+        """Draw an improving alternative, with probability proportional to its gain density."""
+        improving = self._improving()
+        if not len(improving):
+            return None
+        more = (
+            self._value[improving]
+            - self._value[self.state.alternative[self.problem.job[improving]]]
+        )
+        chance = more / self._area[improving]
+        return int(self._random.choice(improving, p=chance / chance.sum()))
+
+    def _destroy_window(self) -> None:
+        """Remove a few random jobs without an existing promise that run in a random window."""
+        state, problem = self.state, self.problem
+        begin = int(self._random.integers(problem.horizon))
+        end = begin + 1 + int(self._random.integers(max(1, problem.horizon // 4)))
+        jobs = np.flatnonzero(state.runs[:, begin:end].any(axis=1))
+        jobs = jobs[self._saved[state.alternative[jobs]] == 0]
+        number = min(len(jobs), int(self._random.integers(2, 12)))
+        for job in self._random.choice(jobs, number, replace=False).tolist():
+            state.remove(job)
+
+    def _destroy_for(self, alternative: int, chains: EjectionChains) -> bool:
+        """Insert an alternative and remove others until it fits; return whether it is in."""
+        state, problem, job = self.state, self.problem, int(self.problem.job[alternative])
+        if state.alternative[job] != NONE:
+            state.remove(job)
+        slack = Slack(problem, state.alternative)
+        shortage = np.maximum(0, self._forced_demand(alternative) - slack.residual)
+        while shortage.any():
+            victim = self._cheapest_victim(alternative, shortage)
+            if victim is None:
+                return False
+            state.remove(int(problem.job[victim]))
+            shortage = np.maximum(0, shortage - self._forced_demand(victim))
+        return chains.insert(alternative)
+
+    def _forced_demand(self, alternative: int) -> Ints:
+        """Return the demand that an alternative forces before each lease ends (rows, horizon)."""
+        needed = forced_leases(self.problem, np.array([alternative]), self._leases)
+        asked: Ints = self.problem.demand[alternative][:, None] * needed
+        return asked
+
+    def _cheapest_victim(self, alternative: int, shortage: Ints) -> int | None:
+        """Return the alternative that loses least value per forced demand it gives back."""
+        state, problem = self.state, self.problem
+        alternatives = state.alternative[state.alternative != NONE]
+        alternatives = alternatives[self._value[alternatives] < self._value[alternative]]
+        given = np.zeros(len(alternatives))
+        for row in np.flatnonzero(shortage.any(axis=1)):
+            at = np.flatnonzero(shortage[row])
+            back = problem.demand[alternatives, row, None] * forced_leases(
+                problem, alternatives, at
+            )
+            given += (np.minimum(back, shortage[row, at]) / shortage[row, at]).sum(axis=1)
+        useful = np.flatnonzero(given > 0)
+        if not len(useful):
+            return None
+        price = self._value[alternatives[useful]] / given[useful] * self._noise(len(useful))
+        return int(alternatives[useful[price.argmin()]])
+
+    def _repair(self, chains: EjectionChains) -> None:
+        """Insert improving alternatives that fit, by randomised value density."""
+        state, problem = self.state, self.problem
+        slack = Slack(problem, state.alternative)
+        improving = self._improving()
+        improving = improving[
+            slack.admits_each(improving) | (state.alternative[problem.job[improving]] != NONE)
+        ]
+        rank = self._value[improving] / self._area[improving] * self._noise(len(improving))
+        for alternative in improving[np.argsort(-rank, kind="stable")].tolist():
+            job = int(problem.job[alternative])
+            old = int(state.alternative[job])
+            if self._value[alternative] <= self._value[old]:
+                continue
+            if old == NONE:
+                if slack.admits(alternative) and chains.insert(alternative):
+                    slack.add(alternative)
+                continue
+            slack.drop(old)
+            if slack.admits(alternative):
+                leases = state.remove(job)
+                if chains.insert(alternative):
+                    chains.forget_rejected()
+                    old = alternative
+                else:
+                    state.add(old, leases)
+            slack.add(old)
+
+
+# Path relinking: from a schedule towards a better selection, keeping the promises that it keeps.
+#
+# A selection that is as good as demand-bound rows allow may find no leases for some of its jobs; if
+# those jobs had promises, its schedule is worthless. So from the incumbent one job after another
+# switches to its alternative of the selection, or is inserted, by ejection chains; where that fails
+# the job keeps what it had.
+#
+# References
+# ----------
+# Glover, Laguna and Marti, "Fundamentals of scatter search and path relinking", Control and
+# Cybernetics 29, 2000.
+
+
+def relink(
+    problem: Problem,
+    schedule: Schedule,
+    alternative: Ints,
+    *,
+    work_limit: int | None = None,
+) -> Schedule:
+    """Switch jobs to the alternatives (jobs,) of a guiding selection, as far as leases are found.
+
+    Jobs that the choice refuses leave first, unless that would break a promise. `broken` does not
+    rise.
+    """
+    saved = np.append(problem.loss[problem.job] - problem.lost, 0)
+    state = ScheduleState.of(problem, schedule)
+    for job in np.flatnonzero(
+        (schedule.alternative != alternative) & (saved[schedule.alternative] == 0)
+    ).tolist():
+        if schedule.alternative[job] != NONE:
+            state.remove(job)
+    chains = EjectionChains(state, work_limit)
+    waiting = by_density(
+        problem, alternative[(alternative != state.alternative) & (alternative != NONE)]
+    )
+    # Jobs with more time leave capacity to others.
+    before = state.alternative[problem.job[waiting]]
+    later = (before != NONE) & (problem.end[waiting] > problem.end[before])
+    for _ in range(parameters.PARAMETERS.max_relinking_passes):
+        waiting = np.concatenate([waiting[later], waiting[~later]])
+        moved = np.array(
+            [_switch(chains, int(target), saved) for target in waiting], dtype=np.bool_
+        )
+        if not moved.any():
+            break
+        waiting = waiting[~moved]
+        later = np.zeros(len(waiting), dtype=np.bool_)
+    return state.schedule()
+
+
+def _switch(chains: EjectionChains, target: int, saved: Ints) -> bool:
+    """Switch a job to an alternative, if leases are found and no promise is broken by it."""
+    state = chains.state
+    job = int(state.problem.job[target])
+    before = int(state.alternative[job])
+    if before == NONE:
+        return chains.insert(target)
+    if saved[target] < saved[before]:
+        return False
+    leases = state.remove(job)
+    chains.forget_rejected()
+    if chains.insert(target):
+        return True
+    state.add(before, leases)
+    return False
+
+
+def restore_promises(
+    problem: Problem,
+    schedule: Schedule,
+    must_keep: Ints,
+    *,
+    work_limit: int | None = None,
+) -> Schedule:
+    """Bring back broken promises, of which `must_keep` (jobs,) of the value should be kept.
+
+    For a while all jobs have all the time that what they keep of promises allows, so that they can
+    move out of the alternative; afterwards each takes back the time that it had, if it can.
+    """
+    saved = np.append(problem.loss[problem.job] - problem.lost, 0)
+    state = ScheduleState.of(problem, schedule)
+    chains = EjectionChains(state, work_limit)
+    relaxed = _relax_deadlines(problem, schedule.alternative, must_keep)
+    for job in np.flatnonzero(relaxed != schedule.alternative).tolist():
+        state.add(int(relaxed[job]), state.remove(job))
+    lacking = np.flatnonzero(
+        (must_keep[problem.job] > saved[schedule.alternative[problem.job]])
+        & (saved[:-1] >= must_keep[problem.job])
+    )
+    for target in by_density(problem, lacking).tolist():
+        if saved[state.alternative[problem.job[target]]] < must_keep[problem.job[target]]:
+            _force_in(chains, target, saved, must_keep)
+    moved = np.flatnonzero(
+        (state.alternative != schedule.alternative) & (schedule.alternative != NONE)
+    )
+    for target in by_density(problem, schedule.alternative[moved]).tolist():
+        job = int(problem.job[target])
+        if saved[target] < min(must_keep[job], saved[state.alternative[job]]):
+            continue
+        if state.alternative[job] != NONE and not state.runs[job, problem.end[target] :].any():
+            state.add(target, state.remove(job))
+        else:
+            _switch(chains, target, saved)
+    return state.schedule()
+
+
+def _force_in(chains: EjectionChains, target: int, saved: Ints, must_keep: Ints) -> None:
+    """Switch a job to an alternative, if need be in place of jobs that have nothing to keep."""
+    if _switch(chains, target, saved):
+        return
+    state, before = chains.state, chains.state.copy()
+    window = slice(state.problem.first[target], state.problem.end[target])
+    there = state.runs[:, window].any(axis=1) & (must_keep == 0)
+    for job in np.flatnonzero(there).tolist():
+        state.remove(job)
+    chains.forget_rejected()
+    if not _switch(chains, target, saved):
+        state.restore(before)
+
+
+def _relax_deadlines(problem: Problem, alternative: Ints, must_keep: Ints) -> Ints:
+    """Return for each job the alternative of equal demand and latest deadline, (jobs,)."""
+    alternatives = np.flatnonzero(alternative[problem.job] != NONE)
+    own = alternative[problem.job[alternatives]]
+    same_demand = (problem.need[alternatives] == problem.need[own]) & (
+        problem.first[alternatives] <= problem.first[own]
+    )
+    same_demand &= (problem.demand[alternatives] == problem.demand[own]).all(axis=1)
+    saved = problem.loss[problem.job] - problem.lost
+    same_demand &= saved[alternatives] >= np.minimum(
+        must_keep[problem.job[alternatives]], saved[own]
+    )
+    alternatives = alternatives[same_demand & (problem.end[alternatives] >= problem.end[own])]
+    alternatives = alternatives[np.argsort(problem.end[alternatives], kind="stable")]
+    relaxed = alternative.copy()
+    relaxed[problem.job[alternatives]] = alternatives
+    return relaxed
+
+
+# Right shift: the same promises, with as little as possible in the current lease (ALAP).
+#
+# Work that later leases can hold need not run now. So leases are filled from the horizon
+# backwards, around as many as possible of the running jobs that would otherwise be preempted.
+# Then single jobs are exchanged: jobs that should run now move in, where there is capacity or in
+# place of others; and the costliest of the others move out, to a later lease that is free or
+# freed by ejection chains. Each change lowers the cost of the current lease. A heuristic.
+#
+# Headroom is capacity of later leases that is reserved for jobs yet to come, which pulls work into
+# the current lease. It is at most a share of the slack that promises leave before each lease. Where
+# the promises do not fit beside it, it is halved twice, then dropped.
+
+
+THOUSAND = 1000
+
+
+def right_shift(
+    problem: Problem,
+    schedule: Schedule,
+    cost: Ints,
+    headroom: int = 0,
+    *,
+    work_limit: int | None = None,
+) -> Schedule:
+    """Return a schedule of the same promises with the least cost of the current lease found.
+
+    Parameters
+    ----------
+    schedule
+        Fits.
+    cost
+        (jobs,): of running in the current lease; negative where it is better to run. The sum over
+        the jobs that run there is what counts.
+    headroom
+        Thousandths of the capacity of later leases that are left free where that is possible.
+    work_limit
+        Of `EjectionChains`, in all.
+    """
+    for headroom_share in (headroom, headroom // 2, headroom // 4):
+        state = _reschedule(
+            problem, schedule, cost, _with_headroom(problem, schedule, headroom_share)
+        )
+        if state is not None:
+            break
+    else:
+        state = _reschedule(problem, schedule, cost, problem.capacity)
+    if state is None:
+        state = ScheduleState.of(problem, schedule)
+    current = _CurrentLease(state, cost, work_limit)
+    current.move_in()
+    current.move_out()
+    current.exchange()
+    current.move_in()
+    costlier = int(cost[state.runs[:, 0]].sum()) > int(cost[schedule.runs[:, 0]].sum())
+    # Headroom justifies its cost; without it a schedule is changed for the better only.
+    return schedule if costlier and not headroom else state.schedule()
+
+
+def _with_headroom(problem: Problem, schedule: Schedule, headroom_share: int) -> Ints:
+    """Return the capacity less headroom, which is at most a share of the slack (rows, horizon)."""
+    part = problem.capacity * headroom_share // THOUSAND
+    part[:, :1] = 0
+    wanted = part.cumsum(axis=1)
+    slack = np.maximum(0, Slack(problem, schedule.alternative).residual)
+    most = np.minimum(
+        wanted, (parameters.PARAMETERS.max_headroom_of_slack_share * slack).astype(np.int64)
+    )
+    most = np.minimum.accumulate(most[:, ::-1], axis=1)[:, ::-1]
+    # As much as is wanted of each lease, until some prefix has no more to spare.
+    total = wanted + np.minimum.accumulate(most - wanted, axis=1)
+    return problem.capacity - np.diff(total, prepend=0, axis=1)
+
+
+def _reschedule(
+    problem: Problem, schedule: Schedule, cost: Ints, capacity: Ints
+) -> ScheduleState | None:
+    """Schedule all leases anew around as many preferred jobs as possible; None: some lost.
+
+    They stay in the order of their cost; how many can is found by bisection.
+    """
+    alternatives = schedule.alternative[schedule.alternative != NONE]
+    jobs = problem.job[alternatives]
+    stay_preferred = np.flatnonzero((cost[jobs] < 0) & (problem.first[alternatives] == 0))
+    stay_preferred = stay_preferred[np.argsort(cost[jobs[stay_preferred]], kind="stable")]
+    used = problem.demand[alternatives[stay_preferred]].cumsum(axis=0)
+    stay_preferred = stay_preferred[(used <= capacity[:, 0]).all(axis=1)]
+    state = _schedule_around(problem, alternatives, stay_preferred[:0], capacity)
+    fewest, most = 0, len(stay_preferred)
+    tried = most
+    while state is not None and fewest < most:
+        found = _schedule_around(problem, alternatives, stay_preferred[:tried], capacity)
+        if found is None:
+            most = tried - 1
+        else:
+            state, fewest = found, tried
+        tried = (fewest + most + 1) // 2
+    return state
+
+
+def _schedule_around(
+    problem: Problem, alternatives: Ints, stay: Ints, capacity: Ints
+) -> ScheduleState | None:
+    """Schedule all leases around those, by position, that keep the current lease; None: some lost.
+
+    Where that is needed, less than nothing is free in a lease of the schedule state.
+    """
+    need, first, left = problem.need.copy(), problem.first.copy(), capacity.copy()
+    need[alternatives[stay]] -= 1
+    first[alternatives[stay]] = 1
+    left[:, 0] -= problem.demand[alternatives[stay]].sum(axis=0)
+    rest = ScheduleState(replace(problem, need=need, first=first), left)
+    lost = schedule_by_lease(rest, alternatives, "backwards")
+    if len(lost) > parameters.PARAMETERS.max_inserted_share * len(alternatives):
+        return None
+    rest.residual += problem.capacity - capacity
+    chains = EjectionChains(
+        rest,
+        parameters.PARAMETERS.max_chain_cells // parameters.PARAMETERS.num_right_shift_schedules,
+    )
+    if not all(chains.insert(alternative) for alternative in lost.tolist()):
+        return None
+    schedule = rest.schedule()
+    schedule.runs[problem.job[alternatives[stay]], 0] = True
+    return ScheduleState.of(problem, schedule, capacity)
+
+
+class _CurrentLease:
+    """The current lease of a schedule state, made cheaper by moves."""
+
+    def __init__(self, state: ScheduleState, cost: Ints, work_limit: int | None) -> None:
+        self.state, self.cost = state, cost
+        self.chains = EjectionChains(state, work_limit)
+
+    def move_in(self) -> None:
+        """Move jobs of negative cost into the current lease, each from one of its later leases."""
+        state, cost = self.state, self.cost
+        outside = np.flatnonzero((cost < 0) & state.idle[:, 0] & state.runs.any(axis=1))
+        for job in outside[np.argsort(cost[outside], kind="stable")].tolist():
+            if state.fits(int(state.demand_class[state.alternative[job]]))[0]:
+                self._move(job, int(np.flatnonzero(state.runs[job])[-1]), 0)
+            elif not self._exchange_for_dearer(job):
+                self._displace(job)
+
+    def move_out(self) -> None:
+        """Move jobs of positive cost out of the current lease, the costliest first."""
+        state, cost = self.state, self.cost
+        inside = np.flatnonzero((cost > 0) & state.runs[:, 0])
+        # No job moves back in, so a lease without a chain has none later.
+        dead_ends = np.zeros((len(state.class_demand), state.problem.horizon), dtype=np.bool_)
+        dead_ends[:, 0] = True
+        for job in inside[np.argsort(-cost[inside], kind="stable")].tolist():
+            demand_class = int(state.demand_class[state.alternative[job]])
+            less = (state.class_demand <= state.class_demand[demand_class]).all(axis=1)
+            dead_ends[demand_class] = dead_ends[less].any(axis=0)
+            state.unassign(job, 0)
+            if self.chains.extend(job, 1, dead_ends[demand_class]) is None:
+                state.assign(job, 0)
+
+    def exchange(self) -> None:
+        """Exchange costlier jobs of the current lease for cheaper ones."""
+        inside = np.flatnonzero((self.cost > 0) & self.state.runs[:, 0])
+        for job in inside[np.argsort(-self.cost[inside], kind="stable")].tolist():
+            if self.chains.work_left > 0:
+                self._exchange_for_cheaper(job)
+
+    def _exchange_for_cheaper(self, job: int) -> None:
+        state, cost = self.state, self.cost
+        demand = state.class_demand[state.demand_class[state.alternative[job]]]
+        others = np.flatnonzero(state.idle[:, 0] & (cost < cost[job]) & (state.alternative != NONE))
+        demands = state.class_demand[state.demand_class[state.alternative[others]]]
+        fits = (state.residual[:, 0] + demand >= demands).all(axis=1)
+        others, leases = others[fits], np.flatnonzero(state.idle[job])
+        self.chains.work_left -= len(others) * len(leases)
+        found = self._find_exchange(others[np.argsort(cost[others], kind="stable")], leases, demand)
+        if found is not None:
+            other, lease = found
+            state.unassign(job, 0)
+            self._move(other, lease, 0)
+            state.assign(job, lease)
+
+    def _find_exchange(self, others: Ints, leases: Ints, demand: Ints) -> tuple[int, int] | None:
+        """Return the first job that leaves capacity for `demand` in one of its leases.
+
+        And the first of those leases.
+        """
+        state = self.state
+        for part in chunks(len(others), len(leases)):
+            jobs = others[part]
+            leaves_enough = state.runs[np.ix_(jobs, leases)]
+            demands = state.class_demand[state.demand_class[state.alternative[jobs]]]
+            for row, each in enumerate(demand.tolist()):
+                leaves_enough &= state.residual[row, leases] + demands[:, row, None] >= each
+            able = np.flatnonzero(leaves_enough.any(axis=1))
+            if len(able):
+                return int(jobs[able[0]]), int(leases[leaves_enough[able[0]].argmax()])
+        return None
+
+    def _move(self, job: int, left: int, entered: int) -> None:
+        self.state.unassign(job, left)
+        self.state.assign(job, entered)
+
+    def _exchange_for_dearer(self, job: int) -> bool:
+        """Exchange a job with a costlier one of the current lease; return whether there was one."""
+        state = self.state
+        demands = state.class_demand[state.demand_class[state.alternative]]
+        others = np.flatnonzero(state.runs[:, 0] & (self.cost > self.cost[job]))
+        others = others[(state.residual[:, 0] + demands[others] >= demands[job]).all(axis=1)]
+        leases = np.flatnonzero(state.runs[job])
+        left = state.residual[:, leases] + demands[job][:, None]
+        others = others[np.argsort(-self.cost[others], kind="stable")]
+        for part in chunks(len(others), len(leases)):
+            fits = state.idle[np.ix_(others[part], leases)]
+            for row, residual in enumerate(left):
+                fits &= residual >= demands[others[part], row, None]
+            able = np.flatnonzero(fits.any(axis=1))
+            if len(able):
+                lease = int(leases[fits[able[0]].argmax()])
+                state.unassign(job, lease)
+                self._move(int(others[part][able[0]]), 0, lease)
+                state.assign(job, 0)
+                return True
+        return False
+
+    def _displace(self, job: int) -> None:
+        """Move a job in and several costlier ones out."""
+        state, cost = self.state, self.cost
+        demand_class, lease = (
+            int(state.demand_class[state.alternative[job]]),
+            int(np.flatnonzero(state.runs[job])[-1]),
+        )
+        state.unassign(job, lease)
+        others = np.flatnonzero(state.runs[:, 0] & (cost > cost[job]))
+        others = others[np.argsort(-cost[others], kind="stable")]
+        fits, row = state.fits_by_class()
+        able_to_move = state.idle[others] & fits[row[state.demand_class[state.alternative[others]]]]
+        moved: list[tuple[int, int]] = []
+        change = int(cost[job])
+        for other in others[able_to_move.any(axis=1)].tolist():
+            free = state.idle[other] & state.fits(int(state.demand_class[state.alternative[other]]))
+            if change - cost[other] < 0 and free.any():
+                change -= int(cost[other])
+                moved.append((other, int(np.flatnonzero(free)[-1])))
+                self._move(other, 0, moved[-1][1])
+            if state.fits(demand_class)[0]:
+                state.assign(job, 0)
+                return
+        for other, place in reversed(moved):
+            self._move(other, place, 0)
+        state.assign(job, lease)

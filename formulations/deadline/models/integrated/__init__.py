@@ -1,1 +1,0 @@
-"""One integer program of promises, leases and places, for small rounds."""

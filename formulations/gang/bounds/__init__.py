@@ -1,1 +1,0 @@
-"""Bounds that are not those of a model of `models/`."""

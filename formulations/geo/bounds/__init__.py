@@ -1,1 +1,0 @@
-"""Bounds: Lagrangian bounds at rounded duals of the assignment LP."""

@@ -1,1 +1,0 @@
-"""Heuristics around the set packing: kept places, group matching, insertion."""

@@ -1,1 +1,0 @@
-"""Programs of gangs and of CPU and memory, once groups are chosen."""

@@ -1,1 +1,0 @@
-"""Column generation over groups of distinct jobs, with exact pricing."""
