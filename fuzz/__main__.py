@@ -1,6 +1,7 @@
 """`python -m fuzz POLICY [POLICY ...] [--rounds N] [--setting NAME] [--state DIR]`, from the root.
 
-`python -m fuzz explain --policy POLICY` compares explanations of jobs that wait.
+`python -m fuzz explain --policy POLICY` compares explanations of jobs that wait, and
+`python -m fuzz mutants` plants faults that the tests have to find.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from fuzz import mutants
 from fuzz.explanations import command as explanations
 from fuzz.play import HEADER, Failure, Played
 from fuzz.policies import POLICIES
@@ -29,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["explain"]:
         return explanations.main(words[1:])
+    if words[:1] == ["mutants"]:
+        return mutants.main(words[1:])
     parser = _parser()
     asked = parser.parse_args(words)
     # In the background a shell lets Ctrl-C be ignored.
