@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from displacers import with_displacers
 
+from examples import examples
 from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job
@@ -166,7 +167,7 @@ def score_of(values: dict[str, int]) -> tuple[int, ...]:
 def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_says():
     random = Random(5)
     met = evictions = 0
-    for number in range(80):
+    for number in range(examples(day=30, nightly=80)):
         round_ = random_round(random, most=3)
         if size(round_) > 600:
             continue
@@ -186,8 +187,8 @@ def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_sa
         proven = prove_bounds(round_, plan, isolation="none")[0].bound
         assert proven is not None
         assert -best[0] <= proven
-    assert met > 35
-    assert evictions > 8
+    assert met > examples(day=12, nightly=35)
+    assert evictions > examples(day=2, nightly=8)
 
 
 TERMS = (
@@ -201,7 +202,7 @@ TERMS = (
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_rounds_have_valid_plans(backend):
     random = Random(BACKENDS.index(backend))
-    for number in range(16):
+    for number in range(examples(day=4, nightly=16)):
         round_ = random_round(random, most=7)
         policy = round_.policy.model_copy(update={"terms": TERMS[number % 4]})
         round_ = round_.model_copy(update={"policy": policy})

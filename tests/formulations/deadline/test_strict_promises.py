@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from fuzz.small_units import as_document
 from placewright import Plan, Round, load_round, solve_round, verify
 from placewright.formulations.deadline import parameters
@@ -27,7 +28,12 @@ from placewright.rounds import prove_bounds
 Raw = dict[str, Any]
 BUNDLED = "strict-promises"
 LIBRARY = Path(verification.__file__).parents[1] / "library"
-SEEDS = {"highs": range(30), "cp-sat": range(30, 40), "cbc": range(40, 50), "scip": range(50, 60)}
+SEEDS = {
+    "highs": range(examples(day=12, nightly=30)),
+    "cp-sat": range(30, examples(day=33, nightly=40)),
+    "cbc": range(40, examples(day=43, nightly=50)),
+    "scip": range(50, examples(day=53, nightly=60)),
+}
 OTHER_MODELS = {
     "admission and placement": {"max_integrated_columns": -1},
     "master LP": {"max_integrated_columns": -1, "max_time_indexed_cells": 0},
@@ -131,7 +137,7 @@ def test_no_plan_beats_the_bound_of_a_class_without_the_integrated_model(
     monkeypatch.setattr(parameters, "PARAMETERS", changed)
     if not exact:
         monkeypatch.setattr(problem, "MAX_EXACT_SUM", 0)
-    for seed in range(60, 75):
+    for seed in range(60, examples(day=65, nightly=75)):
         raw = with_priorities(rounds.round_of(seed), seed)
         try:
             round_ = parse_round(as_document(raw))

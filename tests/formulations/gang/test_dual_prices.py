@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from examples import by_day
 from fuzz.small_units import as_document
 from placewright.formulations.gang.bounds import SCALE, DualPrices
 from placewright.formulations.gang.heuristics.displace import displace_greedily
@@ -87,7 +88,7 @@ def grid_of(problem: Problem) -> ResourceGrid:
     return ResourceGrid(problem, Placement(problem, cleared=True))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", by_day(range(40), 10))
 def test_no_plan_beats_the_bound_of_any_prices(seed: int) -> None:
     round_ = small_round(seed)
     plan = solve_round(round_, isolation="none", gap=0.0)
@@ -110,7 +111,7 @@ LIMITS = (
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 4))
 def test_no_plan_within_a_budget_beats_the_bound_of_any_prices(seed: int, limits: Raw) -> None:
     round_, rng = small_round(seed), np.random.default_rng(seed)
     jobs = tuple(

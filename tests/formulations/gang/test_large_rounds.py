@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import by_day
 from placewright.formulations.gang.models.aggregate.solve import aggregate_models
 from placewright.formulations.gang.models.host.model import build_host_model
 from placewright.formulations.gang.placement.greedy import fill_by_policy, place_group
@@ -28,7 +29,7 @@ def rows_by_name(model: Any, name: str) -> int:
     return sum(block.size for block in model.row_blocks if block.name == name)
 
 
-@pytest.mark.parametrize("terms", [["share", "value"], ["value"]])
+@pytest.mark.parametrize("terms", by_day([["share", "value"], ["value"]]))
 def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
     number = 10_000
     tenants = [{"name": f"t{i}", "quota": {"gpu": 1}} for i in range(number)]

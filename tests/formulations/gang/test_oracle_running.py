@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from examples import examples
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
@@ -346,7 +347,7 @@ def test_its_plans_are_those_that_verify_accepts(
 ) -> None:
     """Among all that can be written down, but for the order of moves."""
 
-    @settings(max_examples=30, **STABLE)
+    @settings(max_examples=examples(day=8, nightly=30), **STABLE)
     @given(tiny.running_rounds(preset=preset))
     def check(round_: Round) -> None:
         decisions = [named_decisions(round_, job_) for job_ in round_.jobs]
@@ -367,7 +368,7 @@ def test_in_many_of_the_rounds_some_job_has_to_move_or_stop(
 ) -> None:
     better = []
 
-    @settings(max_examples=40, **STABLE)
+    @settings(max_examples=examples(day=15, nightly=40), **STABLE)
     @given(tiny.running_rounds(preset=preset))
     def check(round_: Round) -> None:
         raw = round_.model_dump()
@@ -383,4 +384,4 @@ def test_in_many_of_the_rounds_some_job_has_to_move_or_stop(
         better.append(oracle.optimum(round_, plans) != oracle.optimum(round_, pinned))
 
     check()
-    assert sum(better) >= 5
+    assert sum(better) >= examples(day=1, nightly=5)

@@ -11,6 +11,7 @@ from gang_parameters import set_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import by_day
 from placewright.formulations.gang.heuristics.repacking import (
     Home,
     ShareTypes,
@@ -252,7 +253,7 @@ def looking(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
 
 @pytest.mark.parametrize("pending", [0, 8])
 @pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", by_day(range(2)))
 def test_whenever_time_is_up_the_plan_is_valid_and_no_worse_than_the_greedy_one(
     monkeypatch: pytest.MonkeyPatch, seed: int, *, fixed: bool, pending: int
 ) -> None:
@@ -307,7 +308,7 @@ def running_job(name: str, group: Raw, host: str, gpu: int) -> Raw:
 
 @pytest.mark.parametrize("pending", [0, 8])
 @pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", by_day(range(12), 3))
 def test_a_plan_that_packs_anew_verifies_and_beats_no_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, *, fixed: bool, pending: int
 ) -> None:
@@ -339,8 +340,9 @@ def test_what_moves_cost_is_in_the_bound_of_what_is_freed(monkeypatch: pytest.Mo
     assert freed.bound == freed.value + (2 * 20 * WHOLE - 7000 - WHOLE) / 2
 
 
-def test_domains_are_freed_where_jobs_hold_mig_slices_or_gpu_memory() -> None:
-    round_ = defragment(generate_round(256, 0, mix="shared", seed=1), "rack", 3600)
+@pytest.mark.parametrize("gpus", by_day([64, 256]))
+def test_domains_are_freed_where_jobs_hold_mig_slices_or_gpu_memory(gpus: int) -> None:
+    round_ = defragment(generate_round(gpus, 0, mix="shared", seed=1), "rack", 3600)
     plan = solve_round(round_, time_limit=100.0, deterministic=True, isolation="none")
     assert plan.certificate is not None
     (freed, *_) = plan.certificate.terms

@@ -13,7 +13,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from examples import tried
+from examples import examples, tried
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -91,7 +91,7 @@ def test_jobs_move_and_stop_in_the_optima(tiny: ModuleType) -> None:
     """The rounds above would prove little if keeping all were always best."""
     seen = {"migrate": 0, "preempt": 0, "start": 0, "keep": 0, "wait": 0}
 
-    @settings(max_examples=60, **STABLE)
+    @settings(max_examples=examples(day=30, nightly=60), **STABLE)
     @given(tiny.running_rounds(preset="drain"))
     def check(round_: Round) -> None:
         plan, _ = solved(round_, "highs")
@@ -99,7 +99,7 @@ def test_jobs_move_and_stop_in_the_optima(tiny: ModuleType) -> None:
             seen[kind] += 1
 
     check()
-    assert min(seen.values()) >= 3, seen
+    assert min(seen.values()) >= examples(day=1, nightly=3), seen
 
 
 @pytest.mark.parametrize("preset", PRESETS)

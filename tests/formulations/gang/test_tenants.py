@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from gang_parameters import set_parameters
 
+from examples import by_day
 from placewright.formulations.gang.models.aggregate.accounts import _cuts
 from placewright.formulations.gang.models.aggregate.variables import AccountRow
 from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round
 
 
-@pytest.mark.parametrize(("mix", "seed"), [("easy", 1), ("hard", 2)])
+@pytest.mark.parametrize(("mix", "seed"), by_day([("easy", 1), ("hard", 2)]))
 def test_victims_are_of_the_tenants_that_need_their_quota_back(
     monkeypatch: pytest.MonkeyPatch, mix: Any, seed: int
 ) -> None:

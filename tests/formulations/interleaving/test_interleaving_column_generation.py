@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import by_day
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
@@ -213,7 +214,7 @@ def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
     assert len(improve_by_exchange(packing, alone, new_session())) == 0
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", by_day(OBJECTIVES))
 def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
     packings: ModuleType, objective: str
 ) -> None:

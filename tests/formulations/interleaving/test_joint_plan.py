@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
-SEEDS = {"highs": range(60), "cp-sat": range(60, 75), "cbc": range(75, 90), "scip": range(90, 105)}
+SEEDS = {
+    "highs": range(examples(day=20, nightly=60)),
+    "cp-sat": range(60, examples(day=64, nightly=75)),
+    "cbc": range(75, examples(day=79, nightly=90)),
+    "scip": range(90, examples(day=94, nightly=105)),
+}
 
 
 def certificate_of(round_: Round, backend: str = "highs") -> Certificate:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from examples import examples
 from placewright.formulations.interleaving.problem.packing_problem import (
     best_offsets,
     contended,
@@ -114,7 +115,8 @@ def random_groups(seed: int, groups: int, members: int, resources: int) -> np.nd
 
 @pytest.mark.parametrize(("spanning", "resources", "members"), SHAPES)
 def test_the_period_equals_enumeration_of_all_offsets(spanning, resources, members):
-    groups = random_groups(members, 10_000, members, resources)
+    number = examples(day=2_000, nightly=10_000)
+    groups = random_groups(members, number, members, resources)
     periods, offsets = best_offsets(groups, spanning=spanning)
     assert (offsets[:, 0] == 0).all()
     for group, period, chosen in zip(

@@ -13,13 +13,19 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from placewright.formulations.interleaving import parameters
 from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import class_terms, verify
 from placewright.rounds import prove_bounds, solve_round
 
-SEEDS = {"highs": range(40), "cp-sat": range(40, 52), "cbc": range(52, 64), "scip": range(64, 76)}
+SEEDS = {
+    "highs": range(examples(day=12, nightly=40)),
+    "cp-sat": range(40, examples(day=44, nightly=52)),
+    "cbc": range(52, examples(day=56, nightly=64)),
+    "scip": range(64, examples(day=68, nightly=76)),
+}
 MANY_COLUMNS = {
     "column generation": {"max_enumerated_columns": 0, "min_template_columns": 10**9},
     "templates": {
@@ -88,7 +94,7 @@ def test_weighted_classes_bound_each_class(
 ) -> None:
     changed = replace(parameters.PARAMETERS, **MANY_COLUMNS[method])  # type: ignore[arg-type]
     monkeypatch.setattr(parameters, "PARAMETERS", changed)
-    for round_ in rounds_with_classes(tiny, range(8), running=running):
+    for round_ in rounds_with_classes(tiny, range(examples(day=3, nightly=8)), running=running):
         check(oracle, round_)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from formulation_parameters import set_parameters
 
+from examples import by_day
 from placewright.array_types import Ints
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics import annealing_kernel
@@ -97,7 +98,7 @@ def cost_of_all(problem: Problem, state: AnnealingState) -> tuple[float, float]:
     return float(cost), overload_of(load.reshape(regions, models), problem.supply)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", by_day(range(4)))
 def test_a_unit_costs_what_the_whole_grows_by(seed: int) -> None:
     problem = scarce(problem_of(seed))
     state, random = (
@@ -125,7 +126,7 @@ def test_a_unit_costs_what_the_whole_grows_by(seed: int) -> None:
     assert dear > 3
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", by_day(range(3)))
 def test_sweeps_keep_their_sums(seed: int) -> None:
     problem = scarce(problem_of(seed))
     state, random = (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from formulation_parameters import set_parameters
 
+from examples import by_day
 from placewright import solve_round
 from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import DecisionKind
@@ -84,7 +85,7 @@ def test_where_a_job_of_the_label_runs_no_other_comes_to_its_continent() -> None
 
 
 @pytest.mark.parametrize("labels", [4, 30])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", by_day(range(4)))
 def test_plans_hold_where_labels_clash_already(seed: int, labels: int) -> None:
     round_ = generate(regions=6, datasets=20, jobs=120, gpus=360, policy="geo", seed=seed)
     drawn = round_.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
