@@ -10,8 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from examples import examples
+
 ROOT = Path(__file__).parents[2]
-ROUNDS = 25
+ROUNDS = examples(day=8, nightly=25)
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from placewright.formulations.gang import parameters
 from placewright.instances.verify import verify
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 10
+ROUNDS = examples(day=4, nightly=10)
 POLICIES = (
     "gang",
     "priorities",

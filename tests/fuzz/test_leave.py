@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from examples import examples
 from fuzz import drawing_caps, policies, run
 
-ROUNDS = 25
+ROUNDS = examples(day=8, nightly=25)
 
 
 @pytest.mark.parametrize("settings", ["exact", "counting"])

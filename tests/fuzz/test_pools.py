@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from examples import by_night, examples
 from placewright.instances.verify import verify
 from placewright.instances.verify.rules.gang.pools import Pools
 from placewright.instances.verify.rules.gang.put_back import PutBack
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 100
+ROUNDS = examples(day=30, nightly=100)
 FEATURES = {
     "pools",
     "running jobs",
@@ -46,10 +47,10 @@ def fuzz() -> Iterator[SimpleNamespace]:
         )
 
 
-def test_nothing_fails_in_a_hundred_rounds_and_each_feature_is_met(fuzz):
+def test_nothing_fails_in_some_rounds_and_each_feature_is_met(fuzz):
     state = fuzz.run.run(fuzz.policies.POLICIES["pools"], ROUNDS, 0, None, lambda *_: None)
     assert not state.failures
-    assert state.features.keys() >= FEATURES
+    assert state.features.keys() >= FEATURES or not by_night()
 
 
 def drawn(fuzz, seed: int) -> Raw:
@@ -58,7 +59,7 @@ def drawn(fuzz, seed: int) -> Raw:
 
 def test_a_plan_with_a_task_moved_into_a_full_pool_is_rejected(fuzz):
     counts: Counter[str] = Counter()
-    for seed in range(160):
+    for seed in range(examples(day=60, nightly=160)):
         raw = drawn(fuzz, seed)
         facts = fuzz.facts.Facts(raw)
         judgement = fuzz.judgement.Judgement(facts)
@@ -75,7 +76,7 @@ def test_a_plan_with_a_task_moved_into_a_full_pool_is_rejected(fuzz):
                 rules = {v.rule for v in verify(round_, fuzz.play.read_plan(plan)).violations}
                 assert "pool" in rules, plan
                 counts[kind] += 1
-    assert min(counts[kind] for kind in ("task", "job")) > 20
+    assert min(counts[kind] for kind in ("task", "job")) > examples(day=5, nightly=20)
 
 
 def lawful(fuzz, facts, judgement) -> Iterator[Any]:

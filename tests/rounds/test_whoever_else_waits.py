@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from examples import examples
 from placewright import solve_round, verify
 from placewright.instances.documents.plan import Plan, Precedence
 from placewright.instances.documents.round import Round
@@ -17,7 +18,16 @@ from placewright.instances.io.files import parse_round
 from placewright.instances.policies import term_of
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = {"gang": 150, "priorities": 200, "interleaving": 50, "deadline": 50, "geo": 50}
+ROUNDS = {
+    name: examples(day=number // 4, nightly=number)
+    for name, number in (
+        ("gang", 150),
+        ("priorities", 200),
+        ("interleaving", 50),
+        ("deadline", 50),
+        ("geo", 50),
+    )
+}
 MOST_CLASSES = 8
 Raw: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, tuple[Precedence, ...]]

