@@ -9,6 +9,7 @@ import pulp
 import pytest
 
 from placewright.solver import InProcess, Limits, Model, Status, UnsupportedModelError, big_m
+from placewright.solver.certify import multipliers
 
 LIMITS = Limits(seconds=20.0, gap=0.0)
 
@@ -89,6 +90,12 @@ def test_duals_are_withheld_when_rows_have_conditions() -> None:
     arrays = model.arrays("value", relax=True)
     assert InProcess().solve("highs", arrays, LIMITS).row_duals is None
     assert InProcess().solve("highs", big_m(arrays), LIMITS).row_duals.shape == (1,)
+
+
+def test_a_row_with_a_condition_proves_nothing() -> None:
+    model = conditional(upper=4)
+    model.term("value", [1, 2], 1, sense="max")
+    assert multipliers(model.arrays("value", relax=True), np.ones(1)).tolist() == [0]
 
 
 def packing(coefficients, upper: float, top: float = np.inf) -> Model:
