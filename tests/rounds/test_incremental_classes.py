@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gang_parameters import set_parameters
 
+from examples import by_day
 from placewright import Changes, Engine, solve_round
 from placewright.formulations.gang import incremental
 from placewright.instances.documents.plan import TermResult
@@ -29,7 +30,7 @@ def classes_of(terms: tuple[TermResult, ...]) -> list[TermResult]:
     return [term for term in terms if term.asked is not None]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", by_day([0, 1]))
 def test_a_plan_is_adapted_class_by_class_and_no_plan_beats_its_bounds(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
