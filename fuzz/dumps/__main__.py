@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 
 from fuzz.dumps import kubernetes, ray, slurm
+from placewright.instances.converters.support.live import LiveConversion
 
-READERS: dict[str, Callable[[int, Path], str | None]] = {
+READERS: dict[str, Callable[[int, Path], LiveConversion | str]] = {
     "slurm": slurm.convert,
     "kubernetes": kubernetes.convert,
     "ray": ray.convert,
@@ -88,12 +89,12 @@ def attempt(name: str, seed: int) -> Told | None:
     with TemporaryDirectory() as folder:
         signal.alarm(HANGS_AFTER_S)
         try:
-            error = READERS[name](seed, Path(folder))
+            made = READERS[name](seed, Path(folder))
         except Exception:  # noqa: BLE001  # whatever a reader raises is what is looked for
             return Told(traceback.format_exc(), is_clear=False)
         finally:
             signal.alarm(0)
-    return None if error is None else Told(error, is_clear=error.isprintable())
+    return Told(made, is_clear=made.isprintable()) if isinstance(made, str) else None
 
 
 def _hangs(_signal: int, _frame: FrameType | None) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from fuzz.dumps.mutation import mutated
 from placewright.instances.converters import read_ray
+from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.errors import InvalidInputError
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "ray"
 
 
-def convert(seed: int, folder: Path) -> str | None:
-    """Read a mutated dump that is written into an empty folder; return its error, or None.
+def convert(seed: int, folder: Path) -> LiveConversion | str:
+    """Return what is read of a mutated dump that is written into an empty folder, or its error.
 
     Raises
     ------
@@ -39,7 +40,7 @@ def convert(seed: int, folder: Path) -> str | None:
     assert made.book.total("placement groups") == groups
     assert made.book.total("nodes") == sum(map(len, files.values())) - groups
     assert all(line.isprintable() for line in made.book.lines())
-    return None
+    return made
 
 
 @cache

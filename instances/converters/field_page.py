@@ -25,7 +25,8 @@ Made from the tables in the code. Of each object that `convert` and `watch` read
   [caveat](file-formats.md#annotations). A *hard* one may forbid what the round allows; a *soft*
   one is a wish, or leaves no plan wrong.
 
-A field that is in no table is told as `unknown-field` (soft). A path stands for all that is below
+A field that is in no table is told as `unknown-field` (soft); of one with a few fixed
+words another word is told as `unknown-word` (hard). A path stands for all that is below
 it; null, empty, false and 0 say nothing.
 """
 

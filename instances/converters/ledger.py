@@ -16,6 +16,39 @@ from typing import Any, NamedTuple, TypeAlias
 from placewright.instances.documents.caveats import UNKNOWN_FIELD, Caveat
 from placewright.instances.errors import printable
 
+_EFFECTS = "NoSchedule PreferNoSchedule NoExecute"
+_STOPS = "None Hold HoldAndDrain"
+_STATES = """
+    ALLOCATED BLOCKED CLOUD COMPLETING DOWN DRAIN DRAINED DRAINING DYNAMIC_FUTURE DYNAMIC_NORM ERROR
+    EXTERNAL FAIL FAILING FUTURE IDLE INVALID INVALID_REG MAINT MAINTENANCE MIXED NOT_RESPONDING
+    NO_RESPOND PERFCTRS PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_DRAIN
+    POWER_UP REBOOT_CANCELED REBOOT_ISSUED REBOOT_REQUESTED RESERVED RESUME UNDRAIN UNKNOWN
+"""
+WORDS: Mapping[str, str] = {
+    "nodes state": f"{_STATES} {_STATES.lower()}",
+    "nodes state_flags": f"{_STATES} {_STATES.lower()}",
+    "jobs shared": "none oversubscribe user mcs topo",
+    "Taints.effect": _EFFECTS,
+    "taints.effect": _EFFECTS,
+    "tolerations.effect": _EFFECTS,
+    "tolerations.operator": "Exists Equal",
+    "initContainers.restartPolicy": "Always OnFailure Never",
+    "ontainers.ports.protocol": "TCP UDP SCTP",
+    "topologySpreadConstraints.nodeAffinityPolicy": "Honor Ignore",
+    "topologySpreadConstraints.nodeTaintsPolicy": "Honor Ignore",
+    "topologySpreadConstraints.whenUnsatisfiable": "DoNotSchedule ScheduleAnyway",
+    "pods status.phase": "Pending Running Succeeded Failed Unknown",
+    "spec.preemptionPolicy": "Never PreemptLowerPriority",
+    "classes preemptionPolicy": "Never PreemptLowerPriority",
+    "spec.preemptibility": "preemptible non-preemptible",
+    "networkTopology.mode": "hard soft",
+    "members.type": "Node HyperNode",
+    "spec.stopPolicy": _STOPS,
+    "preemption.reclaimWithinCohort": "Never LowerPriority Any",
+    "preemption.withinClusterQueue": "Never LowerPriority LowerOrNewerEqualPriority",
+}
+"""Of fields that have one of a few words, by the ends of their paths; any other word is told."""
+
 MAX_UNKNOWN = 5
 """Unknown fields that are named together."""
 
@@ -50,12 +83,14 @@ Told: TypeAlias = Rule | Mapping[str, Rule | None]
 
 class _ByValue(NamedTuple):
     rules: Mapping[str, Rule | None]
+    use: Use = Use.NO_EFFECT
 
-    def rule_of(self, value: Any) -> Rule | None:
+    def use_of(self, value: Any) -> Rule | Use:
         """Return the rule that a value, or the number or texts that it wraps, stands for."""
         number = value.get("number") if isinstance(value, dict) else value
-        text = ",".join(map(str, number)) if isinstance(number, list) else str(number)
-        return self.rules.get(text, self.rules.get(OTHERWISE))
+        texts = map(str, number) if isinstance(number, list) else str(number).split(",")
+        rules = (self.rules.get(text, self.rules.get(OTHERWISE)) for text in texts)
+        return next((rule for rule in rules if rule is not None), self.use)
 
 
 _Table: TypeAlias = dict[str, "Use | Rule | _ByValue | _Table"]
@@ -94,6 +129,12 @@ class Ledger:
             if last in at:
                 raise ValueError(f"{self.kind}: {path} is in the table twice")
             at[last] = use if isinstance(use, Use | Rule) else _ByValue(use)
+            known = [w for end, w in WORDS.items() if f"{self.kind} {path}".endswith(end)]
+            if known:
+                other = Rule("unknown-word", f"a word in {path} that is not known is not read")
+                own: Mapping[str, Rule | None] = {} if isinstance(use, Use | Rule) else use
+                rules = {**dict.fromkeys(known[0].split()), OTHERWISE: other, **own}
+                at[last] = _ByValue(rules, use if isinstance(use, Use) else Use.NO_EFFECT)
 
     def uses(self) -> Iterator[tuple[str, Use | Told]]:
         """Yield each path of the table, and what becomes of it."""
@@ -180,7 +221,7 @@ class Reading:
                     elif not _says_nothing(part):
                         yield f"{path}{name}", None
             elif isinstance(use, _ByValue):
-                yield f"{path}{name}", use.rule_of(value) or Use.NO_EFFECT
+                yield f"{path}{name}", use.use_of(value)
             else:
                 yield f"{path}{name}", use
 

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.accelerators import (
     DEVICE_MODEL,
     DEVICES,
@@ -20,12 +21,24 @@ from placewright.instances.converters.kubernetes.device_ledgers import (
     CLAIM,
     CLAIM_TEMPLATE,
     DEVICE_CLASS,
+    DEVICE_LEDGERS,
     SLICE,
 )
 from placewright.instances.converters.kubernetes.sources import NODE, POD, Kind, Source, name_of
+from placewright.instances.converters.ledger import Ledger
+from placewright.instances.errors import InvalidInputError
 
 _GPU = "gpu."
 _STATUSES = "resourceClaimStatuses"
+_TEXTS = {str: "a text", int: "a whole number", list: "a list", dict: "an object"}
+_TYPES = {"attributes": dict, "count": int, "generation": int, "selectors": list, "taints": list}
+_DEEPER = (
+    "spec.devices.attributes.*.string",
+    "spec.devices.basic.attributes.*.string",
+    "spec.selectors.cel.expression",
+)
+"""What is read below the paths of the tables."""
+
 _PLAIN = {"name", "exactly", "deviceClassName", "count", "allocationMode"}
 _CLASS = re.compile(
     r"""\s*device\.driver\s*==\s*['"]([\w.-]+)['"]\s*"""
@@ -41,16 +54,56 @@ class _Device(NamedTuple):
     name: str
 
 
-def with_devices(sources: Sources) -> Sources:
-    """Return sources whose nodes have the GPUs of their slices, and pods ask what they claim."""
+def with_devices(sources: Sources, book: Bookkeeping) -> Sources:
+    """Return sources whose nodes have the GPUs of their slices, and pods ask what they claim.
+
+    Raises
+    ------
+    InvalidInputError
+        A value that is read of a slice, claim or class is none that Kubernetes would have.
+    """
     if not sources.get(SLICE):
         return sources
+    right = {
+        kind: [one for one in sources.get(kind, ()) if _is_right(one, ledger, book)]
+        for kind, ledger in DEVICE_LEDGERS.items()
+    }
+    sources = {**sources, **right}
     reading = _Reading(sources)
     return {
         **sources,
         POD: [reading.pod(one) for one in sources.get(POD, ())],
         NODE: [reading.node(one) for one in sources.get(NODE, ())],
     }
+
+
+def _is_right(source: Source, ledger: Ledger, book: Bookkeeping) -> bool:
+    """Whether all that is read of an object has its type; if not, it is refused and left out."""
+    read = [path for path in ledger.read.split() if path.startswith(("spec.", "status."))]
+    wrong = (w for path in (*read, *_DEEPER) for w in _wrong(source.raw, path.split("."), ()))
+    for path, value, kind in wrong:
+        expected, place = f"expected {_TEXTS[kind]}", (*source.path, *path)
+        book.refuse(InvalidInputError(expected, file=source.file, path=place, value=value))
+        fields = ".".join(part for part in path if isinstance(part, str))
+        book.leave(ledger.kind, f"cannot be read: {fields}: {expected}", name_of(source))
+        return False
+    return True
+
+
+def _wrong(
+    value: Any, names: Sequence[str], at: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], Any, type]]:
+    """Yield the values at a path, or on its way, that have another type than there should be."""
+    if isinstance(value, list) and names:
+        for i, one in enumerate(value):
+            yield from _wrong(one, names, (*at, i))
+    elif value is not None:
+        kind = dict if names else _TYPES.get(str(at[-1]), str)
+        if type(value) is not kind:
+            yield at, value, kind
+        elif isinstance(value, dict) and names:
+            for key in value if names[0] == "*" else names[:1]:
+                yield from _wrong(value.get(key), names[1:], (*at, key))
 
 
 class _Reading:
@@ -87,8 +140,7 @@ class _Reading:
         if bound:
             self.held |= {one for key, _ in _claims(source.raw) for one in self._devices(key)}
         spec, raw = source.raw["spec"], dict(source.raw)
-        amounts = _dict(spec, "overhead")
-        given = {**amounts, **{name: str(count) for name, count in asked.items()}}
+        given = _merged(spec.get("overhead"), {n: str(count) for n, count in asked.items()})
         if self.guessed.intersection(key for key, _ in _claims(source.raw)):
             return source._replace(raw={**source.raw, "spec": {**spec, "overhead": given}})
         spec = {k: v for k, v in spec.items() if k != "resourceClaims"} | {"overhead": given}
@@ -105,23 +157,25 @@ class _Reading:
         mine = {one: model for one, (host, model) in self.gpus.items() if host == name}
         if not mine or self.plugin[name]:
             return source
-        status = _dict(source.raw, "status")
-        has, capacity = _dict(status, "allocatable"), _dict(status, "capacity")
         allocated = {one for key in self.claims for one in self._devices(key)}
         lost = {one for one in mine if one in allocated - self.held or mine[one] is None}
         pools = {one[:2] for one in mine}
         parts = sum(one not in self.gpus and one[:2] in pools for one in allocated)
         driver = f"{DEVICES}{min(one.driver for one in mine)}"
         count = sum(f"{DEVICES}{one.driver}" == driver for one in mine)
-        labels = _dict(source.raw, "metadata", "labels")
         model = next((model for model in mine.values() if model), "")
-        meta = {**source.raw["metadata"], "labels": {DEVICE_MODEL: model, **labels}}
-        status = {
-            **status,
-            "allocatable": {**has, driver: str(max(0, count - len(lost) - parts))},
-            "capacity": {**capacity, driver: str(count)},
+        own = _at(source.raw, "metadata", "labels")
+        labels = _merged(own, {} if DEVICE_MODEL in _dict(own) else {DEVICE_MODEL: model})
+        left = str(max(0, count - len(lost) - parts))
+        status = source.raw.get("status")
+        given = {
+            key: _merged(_at(status, key), {driver: number})
+            for key, number in (("allocatable", left), ("capacity", str(count)))
         }
-        return source._replace(raw={**source.raw, "metadata": meta, "status": status})
+        meta = {**source.raw["metadata"], "labels": labels}
+        return source._replace(
+            raw={**source.raw, "metadata": meta, "status": _merged(status, given)}
+        )
 
     def _devices(self, key: tuple[str, str]) -> list[_Device]:
         results = _many(self.claims.get(key), "status", "allocation", "devices", "results")
@@ -238,6 +292,11 @@ def _at(value: Any, *keys: str) -> Any:
 def _dict(value: Any, *keys: str) -> dict[str, Any]:
     found = _at(value, *keys)
     return found if isinstance(found, dict) else {}
+
+
+def _merged(value: Any, more: Mapping[str, Any]) -> Any:
+    """Return a mapping with more; what is none stays, since it is refused where it is read."""
+    return {**(value or {}), **more} if isinstance(value, dict | None) else value
 
 
 def _many(value: Any, *keys: str) -> list[dict[str, Any]]:

@@ -79,9 +79,9 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     InvalidInputError
         An object has a value that Kubernetes would not have.
     """
-    sources = with_devices(sources)
+    sources = with_devices(sources, book)
     caveats = read_caveats(sources, book)
-    sources = with_priorities(sources)
+    sources = with_priorities(sources, book)
     for kind in sorted(sources):
         if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name

@@ -252,7 +252,13 @@ class Maker:
             self._add_pinned(f"gpu-away:{host}", TaskGroup(gpu=len(taken)), host, taken)
 
     def add_beside(self, host: str, held: Amounts) -> None:
-        """Add what pods that are in no job hold of a node beside GPUs."""
+        """Add what pods that are in no job hold of a node beside GPUs, as far as one can say it."""
+        mine = self.held[host]
+        held = Amounts(
+            cpu=min(held.cpu, MAX_AMOUNT - mine.cpu),
+            memory=min(held.memory, MAX_AMOUNT - mine.memory),
+            others={k: min(n, MAX_AMOUNT - mine.others.get(k, 0)) for k, n in held.others.items()},
+        )
         group = TaskGroup(
             gpu=0,
             cpu=f"{held.cpu}m",

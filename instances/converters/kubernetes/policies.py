@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.accessor import (
     CountOrOne,
+    PriorityNumber,
     Record,
+    Text,
+    Truth,
 )
 from placewright.instances.converters.kubernetes.eligibility import selects
 from placewright.instances.converters.kubernetes.further_ledgers import PRIORITY_CLASS, QUEUE_CLASS
 from placewright.instances.converters.kubernetes.groups import GROUP_KINDS
 from placewright.instances.converters.kubernetes.kueue_records import WORKLOAD
 from placewright.instances.converters.kubernetes.records import LabelSelector, Object, Pod
-from placewright.instances.converters.kubernetes.sources import POD, Kind, Source, name_of
+from placewright.instances.converters.kubernetes.sources import POD, Kind, Source, read_all
 from placewright.instances.documents.caveats import Caveat
 
 _CLASS_LABEL = "kueue.x-k8s.io/priority-class"
+
+
+class PriorityClass(Object):
+    """A class by whose name pods have a priority."""
+
+    value: PriorityNumber = 0
+    globalDefault: Truth = False  # noqa: N815
+    preemptionPolicy: Text = ""  # noqa: N815
 
 
 class _BudgetSpec(Record):
@@ -57,17 +69,22 @@ def caveats_of_budgets(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Iterat
 
 
 def with_priorities(
-    sources: Mapping[Kind, Sequence[Source]],
+    sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping
 ) -> Mapping[Kind, Sequence[Source]]:
     """Return sources whose pods, groups and workloads have the priority of the class they name.
 
     What says its priority keeps it; pods and workloads without a class have the default's.
     """
-    classes = {name_of(one): one.raw for one in sources.get(PRIORITY_CLASS, ())}
-    own = {name_of(one): one.raw for one in sources.get(QUEUE_CLASS, ())}
+    classes, own = (
+        {one.name: one for one in read_all(PriorityClass, sources.get(kind, ()), book, what)}
+        for kind, what in (
+            (PRIORITY_CLASS, "priority classes"),
+            (QUEUE_CLASS, "priority classes of Kueue"),
+        )
+    )
     if not classes and not own:
         return sources
-    default = next((raw for raw in classes.values() if raw.get("globalDefault") is True), None)
+    default = next((one for one in classes.values() if one.globalDefault), None)
     found = dict(sources)
     for kind in (POD, WORKLOAD, *GROUP_KINDS):
         usual = None if kind in GROUP_KINDS else default
@@ -81,7 +98,7 @@ def with_priorities(
 
 
 def _prioritized(
-    source: Source, classes: Mapping[str, Mapping[str, Any]], default: Mapping[str, Any] | None
+    source: Source, classes: Mapping[str, PriorityClass], default: PriorityClass | None
 ) -> Source:
     spec = source.raw.get("spec")
     if not isinstance(spec, dict) or spec.get("priority") is not None:
@@ -90,19 +107,19 @@ def _prioritized(
     found = classes.get(name) if isinstance(name, str) and name else default
     if found is None:
         return source
-    policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy")
-    given = {**spec, "priority": found.get("value"), "preemptionPolicy": policy}
+    policy = spec.get("preemptionPolicy") or found.preemptionPolicy
+    given = {**spec, "priority": found.value, "preemptionPolicy": policy}
     return source._replace(raw={**source.raw, "spec": given})
 
 
-def _queued(source: Source, own: Mapping[str, Mapping[str, Any]]) -> Source:
+def _queued(source: Source, own: Mapping[str, PriorityClass]) -> Source:
     """Return a pod with the priority of the class of Kueue that its label names."""
     meta, spec = source.raw.get("metadata"), source.raw.get("spec")
     labels = meta.get("labels") if isinstance(meta, dict) else None
     name = labels.get(_CLASS_LABEL) if isinstance(labels, dict) else None
     if not isinstance(name, str) or name not in own or not isinstance(spec, dict):
         return source
-    given = {**spec, "priority": own[name].get("value")}
+    given = {**spec, "priority": own[name].value}
     return source._replace(raw={**source.raw, "spec": given})
 
 

@@ -244,6 +244,7 @@ class PodSpec(Record):
     affinity: Affinity | None = None
     tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
     priority: PriorityNumber = 0
+    priorityClassName: Text = ""  # noqa: N815
     schedulingGates: Annotated[tuple[Gate, ...], AsList] = ()  # noqa: N815
     schedulingGroup: SchedulingGroup | None = None  # noqa: N815
     topologySpreadConstraints: Annotated[tuple[Spread, ...], AsList] = ()  # noqa: N815

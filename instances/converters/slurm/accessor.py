@@ -22,10 +22,21 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
-def _number(value: Any) -> int | None:
+def number(value: Any) -> int | None:
+    """Return a number that is not negative; None: not set, or without limit.
+
+    Raises
+    ------
+    ValueError
+        It is none that Slurm writes.
+    """
     if isinstance(value, dict):
-        if not isinstance(value.get("set", True), bool):
-            raise ValueError("expected a number, or {set, infinite, number}")  # noqa: TRY004
+        flags = (value.get("set", True), value.get("infinite", False))
+        if (
+            not all(isinstance(flag, bool) for flag in flags)
+            or not {"set", "infinite", "number"} & value.keys()
+        ):
+            raise ValueError("expected a number, or {set, infinite, number}")
         if value.get("infinite") or not value.get("set", True):
             return None
         value = value.get("number")
@@ -49,7 +60,8 @@ def _text(value: Any) -> str:
     return value
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def words(value: Any) -> tuple[str, ...]:
+    """Return the words of a list, or of a text with commas; raises `ValueError` otherwise."""
     if value is None:
         return ()
     if isinstance(value, str):
@@ -67,9 +79,7 @@ def _flag(value: Any) -> bool:
     return bool(value)
 
 
-Number = Annotated[int | None, BeforeValidator(_number)]
-"""A number that is not negative; None: not set, or without limit."""
-
+Number = Annotated[int | None, BeforeValidator(number)]
 Text = Annotated[str, BeforeValidator(_text)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Words = Annotated[tuple[str, ...], BeforeValidator(words)]
 Truth = Annotated[bool, BeforeValidator(_flag)]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from placewright.instances.converters.slurm.accessor import number, words
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.text import seconds, table
 from placewright.instances.converters.slurm.tres import COUNTED, read_amounts, read_gres
 from placewright.instances.errors import InvalidInputError
 
+_T = TypeVar("_T")
 _GPU = "gpu"
 PARENT = "ParentName"
 _MOST = 10**9
@@ -97,37 +99,26 @@ def associations_of(part: Part | None) -> Iterator[Association]:
     if part is None:
         return
     if part.text is not None:
-        for i, row in table(part.text):
+        for row in _rows(part):
             yield Association(
-                (row["Account"], row.get("User", ""), row.get("Partition", "")),
-                row.get(PARENT, ""),
-                _text_limit(row, "GrpTRES", part.file, i, jobs="GrpJobs"),
-                _text_number(row, "MaxJobs", part.file, i),
-                _text_single(row, part.file, i),
+                (row.text("Account"), row.text("User"), row.text("Partition")),
+                row.text(PARENT),
+                row.limit("GrpTRES", "GrpJobs"),
+                row.read(_whole, "MaxJobs"),
+                row.single(),
             )
         return
-    for path, entry in _entries(part, "associations"):
-        most = _inner(entry, "max")
-
-        def limit(*keys: str, most: Any = most, at: Any = path) -> Limit:
-            return _json_limit(_inner(most, *keys), part.file, (*at, "max", *keys))
-
-        def jobs(*keys: str, most: Any = most, at: Any = path) -> int | None:
-            return _json_number(_inner(most, *keys), part.file, (*at, "max", *keys))
-
+    for one in _entries(part, "associations"):
+        per, tres = ("max", "jobs", "per"), ("max", "tres")
         yield Association(
-            (
-                _text(entry, "account", part.file, path),
-                _text(entry, "user", part.file, path),
-                _text(entry, "partition", part.file, path),
-            ),
-            _text(entry, "parent_account", part.file, path),
-            limit("tres", "total")._replace(jobs=jobs("jobs", "per", "count")),
-            jobs("jobs", "active"),
+            (one.read(_text, "account"), one.read(_text, "user"), one.read(_text, "partition")),
+            one.read(_text, "parent_account"),
+            one.read(_limit, *tres, "total")._replace(jobs=one.read(number, *per, "count")),
+            one.read(number, "max", "jobs", "active"),
             JobLimit(
-                limit("tres", "per", "job"),
-                limit("tres", "per", "node"),
-                jobs("jobs", "per", "wall_clock"),
+                one.read(_limit, *tres, "per", "job"),
+                one.read(_limit, *tres, "per", "node"),
+                one.read(number, *per, "wall_clock"),
             ),
         )
 
@@ -137,90 +128,127 @@ def qos_of(part: Part | None) -> Iterator[tuple[str, Qos, QosLimits, JobLimit]]:
     if part is None:
         return
     if part.text is not None:
-        for i, row in table(part.text):
-            limits = [
-                _text_limit(row, tres, part.file, i, jobs=jobs)
-                for tres, jobs in (
-                    ("GrpTRES", "GrpJobs"),
-                    ("MaxTRESPU", "MaxJobsPU"),
-                    ("MaxTRESPA", "MaxJobsPA"),
-                )
-            ]
+        for row in _rows(part):
             said = Qos(
-                tuple(n for n in row.get("Preempt", "").split(",") if n),
-                _text_number(row, "Priority", part.file, i) or 0,
-                _modes(row.get("PreemptMode", "").split(",")),
-                seconds(row.get("GraceTime", "")) or 0,
-                seconds(row.get("PreemptExemptTime", "")),
-                _flags(row.get("Flags", "").split(",")),
+                row.read(words, "Preempt"),
+                row.read(_whole, "Priority") or 0,
+                _modes(row.read(words, "PreemptMode")),
+                row.read(seconds, "GraceTime") or 0,
+                row.read(seconds, "PreemptExemptTime"),
+                _flags(row.read(words, "Flags")),
             )
-            yield row["Name"], said, QosLimits(*limits), _text_single(row, part.file, i)
+            limits = QosLimits(
+                row.limit("GrpTRES", "GrpJobs"),
+                row.limit("MaxTRESPU", "MaxJobsPU"),
+                row.limit("MaxTRESPA", "MaxJobsPA"),
+            )
+            yield row.text("Name"), said, limits, row.single()
         return
-    for path, entry in _entries(part, "qos"):
-        most, at = _inner(entry, "limits", "max"), (*path, "limits", "max")
-
-        def limit(*keys: str, jobs: Sequence[str] = (), most: Any = most, at: Any = at) -> Limit:
-            found = _json_limit(_inner(most, "tres", *keys), part.file, (*at, "tres", *keys))
-            return found._replace(jobs=_json_number(_inner(most, *jobs), part.file, (*at, *jobs)))
-
-        def number(*keys: str, entry: Any = entry, at: Any = path) -> int | None:
-            return _json_number(_inner(entry, *keys), part.file, (*at, *keys))
-
-        per = ("jobs", "active_jobs", "per")
+    for one in _entries(part, "qos"):
+        most = ("limits", "max")
+        per, active = (*most, "tres", "per"), (*most, "jobs", "active_jobs", "per")
+        together = one.read(number, *most, "active_jobs", "count")
         found = QosLimits(
-            limit("total", jobs=("active_jobs", "count")),
-            limit("per", "user", jobs=(*per, "user")),
-            limit("per", "account", jobs=(*per, "account")),
+            one.read(_limit, *most, "tres", "total")._replace(jobs=together),
+            one.read(_limit, *per, "user")._replace(jobs=one.read(number, *active, "user")),
+            one.read(_limit, *per, "account")._replace(jobs=one.read(number, *active, "account")),
         )
         said = Qos(
-            tuple(_texts(_inner(entry, "preempt", "list"))),
-            number("priority") or 0,
-            _modes(_texts(_inner(entry, "preempt", "mode"))),
-            number("limits", "grace_time") or 0,
-            number("preempt", "exempt_time"),
-            _flags(_texts(entry.get("flags"))),
+            one.read(words, "preempt", "list"),
+            one.read(number, "priority") or 0,
+            _modes(one.read(words, "preempt", "mode")),
+            one.read(number, "limits", "grace_time") or 0,
+            one.read(number, "preempt", "exempt_time"),
+            _flags(one.read(words, "flags")),
         )
         single = JobLimit(
-            limit("per", "job"),
-            limit("per", "node"),
-            number("limits", "max", "wall_clock", "per", "job"),
+            one.read(_limit, *per, "job"),
+            one.read(_limit, *per, "node"),
+            one.read(number, *most, "wall_clock", "per", "job"),
         )
-        yield _text(entry, "name", part.file, path), said, found, single
+        yield one.read(_text, "name"), said, found, single
 
 
-def _entries(part: Part, name: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
+class _Entry(NamedTuple):
+    """An object of JSON, and where it stands."""
+
+    file: str
+    path: tuple[str | int, ...]
+    raw: Any
+
+    def read(self, how: Callable[[Any], _T], *keys: str) -> _T:
+        """Read the value at some keys, None where there is none."""
+        value, at = self.raw, self.path
+        try:
+            for key in keys:
+                if not isinstance(value, dict | None):
+                    raise ValueError("expected a mapping")  # noqa: TRY004
+                value, at = (value or {}).get(key), (*at, key)
+            return how(value)
+        except ValueError as error:
+            raise InvalidInputError(str(error), file=self.file, path=at, value=value) from None
+
+
+class _Row(NamedTuple):
+    """A row of a table, and the line where it stands."""
+
+    file: str
+    line: int
+    cells: Mapping[str, str]
+
+    def text(self, column: str) -> str:
+        """Return a text."""
+        return self.cells.get(column, "")
+
+    def read(self, how: Callable[[str], _T], *columns: str) -> _T:
+        """Read the text of a column."""
+        (column,) = columns
+        try:
+            return how(self.text(column))
+        except ValueError as error:
+            text = self.text(column)
+            refused = InvalidInputError(str(error), file=self.file, path=(column,), value=text)
+            refused.line = self.line
+            raise refused from None
+
+    def limit(self, tres: str, jobs: str) -> Limit:
+        """Return a limit of what is held together, and of how many hold it."""
+        return self.read(_text_limit, tres)._replace(jobs=self.read(_whole, jobs))
+
+    def single(self) -> JobLimit:
+        """Return what a single job may ask for."""
+        wall = self.read(seconds, "MaxWall")
+        return JobLimit(
+            self.read(_text_limit, "MaxTRES"),
+            self.read(_text_limit, "MaxTRESPerNode"),
+            None if wall is None else wall // 60,
+        )
+
+
+def _rows(part: Part) -> Iterator[_Row]:
+    for line, cells in table(part.text or ""):
+        yield _Row(part.file, line, cells)
+
+
+def _entries(part: Part, name: str) -> Iterator[_Entry]:
     entries = part.raw[name]
     if not isinstance(entries, list):
         raise InvalidInputError("expected a list", file=part.file, path=(name,), value=entries)
-    for i, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            raise InvalidInputError(
-                "expected a mapping", file=part.file, path=(name, i), value=entry
-            )
-        yield (name, i), entry
+    for i, raw in enumerate(entries):
+        if not isinstance(raw, dict):
+            raise InvalidInputError("expected a mapping", file=part.file, path=(name, i), value=raw)
+        yield _Entry(part.file, (name, i), raw)
 
 
-def _inner(entry: Any, *keys: str) -> Any:
-    for key in keys:
-        entry = entry.get(key) if isinstance(entry, dict) else None
-    return entry
-
-
-def _text(entry: dict[str, Any], key: str, file: str, path: tuple[str | int, ...]) -> str:
-    value = entry.get(key) or ""
-    if not isinstance(value, str):
-        raise InvalidInputError("expected text", file=file, path=(*path, key), value=value)
-    return value
-
-
-def _texts(values: Any) -> list[str]:
-    return [one for one in values if isinstance(one, str)] if isinstance(values, list) else []
+def _text(value: Any) -> str:
+    if not isinstance(value, str | None):
+        raise ValueError("expected text")  # noqa: TRY004
+    return value or ""
 
 
 def _modes(words: Iterable[str]) -> frozenset[str]:
     """Return modes of preemption; none if the cluster's holds."""
-    found = {word.strip().upper() for word in words} - {"", "CLUSTER", "DISABLED", "CLUSTER_GLOBAL"}
-    return frozenset(found)
+    return frozenset(word.upper() for word in words) - {"CLUSTER", "DISABLED", "CLUSTER_GLOBAL"}
 
 
 def _flags(words: Iterable[str]) -> frozenset[str]:
@@ -229,66 +257,34 @@ def _flags(words: Iterable[str]) -> frozenset[str]:
     return frozenset(_OTHER_WORDS.get(word, word) for word in plain)
 
 
-def _json_limit(entries: Any, file: str, path: tuple[str | int, ...]) -> Limit:
+def _limit(entries: Any) -> Limit:
     """Return the limits in a list of TRES: `{"type": "gres", "name": "gpu", "count": 48}`."""
+    if not isinstance(entries, list | None) or not all(isinstance(e, dict) for e in entries or ()):
+        raise ValueError("expected a list of TRES")
     gpus: dict[str, int] = {}
     others: dict[str, int] = {}
-    for entry in entries if isinstance(entries, list) else ():
-        kind, name, count = (_inner(entry, key) for key in ("type", "name", "count"))
-        gpu = isinstance(name, str) and name.partition(":")[0] == _GPU
+    for entry in entries or ():
+        kind, name = _text(entry.get("type")), _text(entry.get("name"))
+        gpu, count = name.partition(":")[0] == _GPU, entry.get("count")
         if not gpu and kind not in COUNTED:
             continue
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST:
-            what = "GPUs" if gpu else str(kind)
-            raise InvalidInputError(
-                f"expected a number of {what}", file=file, path=path, value=entry
-            )
+            raise ValueError(f"expected a number of {'GPUs' if gpu else kind}")
         if gpu:
-            gpus[str(name).partition(":")[2]] = count
+            gpus[name.partition(":")[2]] = count
         else:
-            others[str(kind)] = count
+            others[kind] = count
     return Limit(gpus, None, others)
 
 
-def _json_number(value: Any, file: str, path: tuple[str | int, ...]) -> int | None:
-    """Return a number of jobs: `4`, or `{"set": true, "infinite": false, "number": 4}`."""
-    if isinstance(value, dict):
-        given = value.get("set") is True and value.get("infinite") is not True
-        value = value.get("number") if given else None
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise InvalidInputError("expected a number of jobs", file=file, path=path, value=value)
-    return value
+def _whole(text: str) -> int | None:
+    if text and not (text.isascii() and text.isdigit() and len(text) < len(str(_MOST))):
+        raise ValueError("expected a whole number")
+    return int(text) if text else None
 
 
-def _text_number(row: dict[str, str], column: str, file: str, line: int) -> int | None:
-    text = row.get(column, "")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < len(str(_MOST))):
-        refused = InvalidInputError(
-            "expected a number of jobs", file=file, path=(column,), value=text
-        )
-        refused.line = line
-        raise refused
-    return int(text)
-
-
-def _text_single(row: dict[str, str], file: str, line: int) -> JobLimit:
-    asked, per_node = (_text_limit(row, name, file, line) for name in ("MaxTRES", "MaxTRESPerNode"))
-    wall = seconds(row.get("MaxWall", ""))
-    return JobLimit(asked, per_node, None if wall is None else wall // 60)
-
-
-def _text_limit(row: dict[str, str], column: str, file: str, line: int, jobs: str = "") -> Limit:
-    text = row.get(column, "")
-    try:
-        gpus = dict(read_gres(text).gpus)
-        others = read_amounts(text)
-    except ValueError as error:
-        refused = InvalidInputError(str(error), file=file, path=(column,), value=text)
-        refused.line = line
-        raise refused from None
+def _text_limit(text: str) -> Limit:
+    others = read_amounts(text)
+    gpus = dict(read_gres(text).gpus)
     gpus |= {match[1] or "": 0 for match in _NO_GPUS.finditer(text)}
-    return Limit(gpus, _text_number(row, jobs, file, line) if jobs else None, others)
+    return Limit(gpus, None, others)

@@ -95,6 +95,9 @@ def read_slurm(
     reservations = read_reservations(found.parts.get("reservations"), book)
     of_others = [one for one in reservations if not one.name.startswith(RESERVATION)]
     active, later = overlapping(of_others, now)
+    for one in (*active, *later):
+        if not nodes.by_name.keys() >= set(one.node_list):
+            book.cannot_say("nodes of a reservation that the dump does not have", one.name)
     context = Context(
         now=now,
         nodes=nodes,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.accessor import Number, Record, Text, Words
+from placewright.instances.converters.slurm.accessor import Number, Record, Text, Words, number
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.reading import read_list
 from placewright.instances.converters.slurm.records import SlurmJob
@@ -16,60 +16,49 @@ from placewright.instances.converters.slurm.requests import Counts
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.text import blocks, seconds
 from placewright.instances.documents.base import Name
+from placewright.instances.documents.quantities import small_number
 
-_JSON: Mapping[str, tuple[str, ...]] = {
-    "max_minutes": ("maximums.time", "max_time_limit"),
-    "max_nodes": ("maximums.nodes", "maximum_nodes_per_job"),
-    "min_nodes": ("minimums.nodes", "min nodes per job"),
-    "state": ("partition.state", "state"),
-    "qos": ("qos.assigned", "qos"),
-    "tier": ("priority.tier", "priority_tier"),
-    "job_factor": ("priority.job_factor", "priority_job_factor"),
-    "shares": ("maximums.shares",),
-    "preempt_mode": ("preempt_mode",),
-    "grace_s": ("grace_time", "preemption_grace_time"),
-    "accounts": ("accounts.allowed", "allowed_accounts"),
-    "denied_accounts": ("accounts.deny", "denied_accounts"),
-    "allowed_qos": ("qos.allowed", "allowed_qos"),
-    "denied_qos": ("qos.deny", "denied_qos"),
-}
-"""Where each field is in JSON: from v0.0.39 on, and in v0.0.38."""
-
-_TEXT = {
-    "max_nodes": "MaxNodes",
-    "min_nodes": "MinNodes",
-    "state": "State",
-    "qos": "QoS",
-    "tier": "PriorityTier",
-    "job_factor": "PriorityJobFactor",
-    "preempt_mode": "PreemptMode",
-    "grace_s": "GraceTime",
-    "accounts": "AllowAccounts",
-    "denied_accounts": "DenyAccounts",
-    "allowed_qos": "AllowQos",
-    "denied_qos": "DenyQos",
-}
 _NONE = frozenset({"ALL", "N/A", "(null)", "NONE", "UNLIMITED", "INFINITE"})
+
+
+def _limit(value: Any) -> int | None:
+    return number(None if value == -1 else value)
+
+
+def _minutes(value: Any) -> int | None:
+    if not isinstance(value, str):
+        return _limit(value)
+    limit = seconds(value)
+    return limit and limit // 60
+
+
+def _of(*names: str, default: Any = None) -> Any:
+    """Return a field by its paths: in JSON from v0.0.39 on, in v0.0.38, and in the text."""
+    return Field(default=default, validation_alias=AliasChoices(*names))
 
 
 class Partition(Record):
     """A partition of `scontrol show partition`; None and () are no limit."""
 
-    name: Name
-    max_minutes: Number = None
-    max_nodes: Number = None
-    min_nodes: Number = None
-    state: Words = ()
-    qos: Text = ""
-    tier: Number = Field(default=1)
-    job_factor: Number = None
-    shares: Number = None
-    preempt_mode: Words = ()
-    grace_s: Number = None
-    accounts: Words = ()
-    denied_accounts: Words = ()
-    allowed_qos: Words = ()
-    denied_qos: Words = ()
+    name: Name = Field(validation_alias=AliasChoices("name", "PartitionName"))
+    max_minutes: Annotated[int | None, BeforeValidator(_minutes)] = _of(
+        "maximums.time", "max_time_limit", "MaxTime"
+    )
+    max_nodes: Annotated[int | None, BeforeValidator(_limit)] = _of(
+        "maximums.nodes", "maximum_nodes_per_job", "MaxNodes"
+    )
+    min_nodes: Number = _of("minimums.nodes", "min nodes per job", "MinNodes")
+    state: Words = _of("partition.state", "state", "State", default=())
+    qos: Text = _of("qos.assigned", "qos", "QoS", default="")
+    tier: Number = _of("priority.tier", "priority_tier", "PriorityTier", default=1)
+    job_factor: Number = _of("priority.job_factor", "priority_job_factor", "PriorityJobFactor")
+    shares: Number = _of("maximums.shares")
+    preempt_mode: Words = _of("preempt_mode", "PreemptMode", default=())
+    grace_s: Number = _of("grace_time", "preemption_grace_time", "GraceTime")
+    accounts: Words = _of("accounts.allowed", "allowed_accounts", "AllowAccounts", default=())
+    denied_accounts: Words = _of("accounts.deny", "denied_accounts", "DenyAccounts", default=())
+    allowed_qos: Words = _of("qos.allowed", "allowed_qos", "AllowQos", default=())
+    denied_qos: Words = _of("qos.deny", "denied_qos", "DenyQos", default=())
 
     def refusal(self, job: SlurmJob, limits: Limits) -> str:
         """Return why a pending job does not start in it, "" if nothing is known that forbids it."""
@@ -110,6 +99,14 @@ class Partition(Record):
             if broken:
                 return f"not eligible: partition {self.name} {text}"
         return ""
+
+
+_PATHS = frozenset(
+    path
+    for field in Partition.model_fields.values()
+    if isinstance(field.validation_alias, AliasChoices)
+    for path in map(str, field.validation_alias.choices)
+)
 
 
 def read_partitions(part: Part | None, book: Bookkeeping) -> dict[str, Partition]:
@@ -161,34 +158,29 @@ def counts(job: SlurmJob, partitions: Mapping[str, Partition], limits: Limits) -
 
 
 def _of_row(row: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        field: _plain(row.get(key, "")) for field, key in _TEXT.items() if _said(row.get(key, ""))
+    alone = {"maximums.shares": 0} if row.get("OverSubscribe") == "EXCLUSIVE" else {}
+    return alone | {
+        name: text if (whole := small_number(text)) is None else whole
+        for name, text in row.items()
+        if name in _PATHS and text and (text not in _NONE or name == "PartitionName")
     }
-    limit = seconds(row.get("MaxTime", ""))
-    alone = {"shares": 0} if row.get("OverSubscribe") == "EXCLUSIVE" else {}
-    return {"name": row["PartitionName"], "max_minutes": limit and limit // 60, **alone, **found}
-
-
-def _plain(text: str) -> Any:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else text
-
-
-def _said(text: str) -> bool:
-    return bool(text) and text not in _NONE
 
 
 def _of_json(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": entry.get("name"), **dict(_values(entry))}
+    return dict(_values(entry))
 
 
 def _values(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for field, paths in _JSON.items():
-        for path in paths:
-            value: Any = entry
-            for key in path.split("."):
-                value = value.get(key) if isinstance(value, dict) else None
-            limitless = value == -1 and field in ("max_nodes", "max_minutes")
-            if limitless or value is None or (isinstance(value, dict) and "set" not in value):
-                continue
-            yield field, value
-            break
+    """Yield the values at the paths of an entry, or what is on the way and is no mapping."""
+    for path in _PATHS:
+        value: Any = entry
+        head, *below = path.split(".")
+        value = entry.get(head)
+        if below and head in _PATHS and not isinstance(value, dict):
+            continue  # a text in v0.0.38
+        if not below and isinstance(value, dict) and any(p.startswith(f"{head}.") for p in _PATHS):
+            continue
+        for key in below:
+            value = value.get(key) if isinstance(value, dict) else value
+        if value is not None:
+            yield path, value

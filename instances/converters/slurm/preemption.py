@@ -76,6 +76,8 @@ class Preemption:
             return ""
         words = {"REQUEUE": "requeue" if job.requeue else "cancel", "CANCEL": "cancel"}
         word = next((text for key, text in words.items() if key in mode), "")
+        if not word and mode - {"", "GANG", "NONE"}:
+            self._book.cannot_say("preemption in a mode that is not known", job.name)
         return f"{word},{grace}" if word and grace else word
 
     def running(self, made: Job, job: SlurmJob, how: str) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -104,10 +105,16 @@ def _refused(error: ValidationError, file: str, path: tuple[str | int, ...]) -> 
     return InvalidInputError(
         _expected(first),
         file=file,
-        path=(*path, *(part for part in first["loc"] if part != "[key]")),
+        path=(*path, *_parts(first["loc"])),
         value=first["input"],
         show_value=first["type"] != "missing",
     )
+
+
+def _parts(place: Iterable[str | int]) -> Iterator[str | int]:
+    for part in place:
+        yield from part.split(".") if isinstance(part, str) and part != "[key]" else ()
+        yield from [part] if isinstance(part, int) else ()
 
 
 def _expected(error: Any) -> str:

@@ -105,18 +105,20 @@ def _cores(sockets: Any) -> int:
     """Count the cores with a status `allocated`, in mappings by index or in lists."""
     count = 0
     for socket in _entries(sockets):
-        cores = socket.get("cores") if isinstance(socket, dict) else None
-        for core in _entries(cores):
-            status = core.get("status") if isinstance(core, dict) else core
+        for core in _entries(socket.get("cores") if isinstance(socket, dict) else socket):
+            status = core.get("status", core) if isinstance(core, dict) else core
             words = status if isinstance(status, list) else [status]
-            count += any(isinstance(w, str) and w.lower().startswith("alloc") for w in words)
+            if not all(isinstance(word, str) for word in words):
+                raise ValueError("expected the status of each core as text")
+            count += any(word.lower().startswith("alloc") for word in words)
     return count
 
 
 def _entries(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+    if not isinstance(value, dict | list | None):
+        problem = "expected sockets and cores as lists, or mappings by their index"
+        raise ValueError(problem)  # noqa: TRY004
+    return list(value.values()) if isinstance(value, dict) else value or []
 
 
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ from placewright.instances.converters.slurm.text import seconds, table
 from placewright.instances.derived import slurm_marks
 from placewright.instances.documents.base import MAX_COUNT
 from placewright.instances.documents.policy import Backfill
+from placewright.instances.documents.quantities import small_number
+from placewright.instances.errors import InvalidInputError, printable
 
 DEPTH = 500
 """Slurm's own default of `bf_max_job_test`."""
@@ -25,9 +27,11 @@ MOST_RESERVED = 100_000
 """Hosts times reservations of a round, so that these take seconds."""
 
 BY_QOS, BY_TIER = "preempt/qos", "preempt/partition_prio"
+MAX_WORD = 100
 FACTORS = ("Age", "FairShare", "JobSize", "Partition", "QOS")
 _LINE = re.compile(r"(\S+)\s*=\s*(.*?)\s*")
-_DEPTH = re.compile(r"\bbf_max_job_test=([0-9]{1,7})\b")
+_DEPTH = re.compile(r"\bbf_max_job_test=([^,]*)")
+_SHARE = re.compile(r"[01]\.[0-9]{1,12}|")
 _FIRST = 2**62
 _UNREAD: Mapping[str, re.Pattern[str]] = {
     "SchedulerParameters": re.compile(
@@ -200,18 +204,30 @@ def read_scheduler(
 
     Without its configuration QOS that may preempt others do so by requeueing them.
     """
-    found = _shares(shares)
+    found = _shares(shares, book)
     if config is None or config.text is None:
         some = any(one.preempts for one in limits.of_qos.values())
         return Scheduler(partitions, limits, preemption=BY_QOS if some else "", shares=found)
-    lines = map(_LINE.fullmatch, config.text.splitlines())
-    said = {line[1]: line[2] for line in lines if line is not None}
-    depth = _DEPTH.search(said.get("SchedulerParameters", ""))
+    said, lines = {}, {}
+    for at, line in enumerate(map(_LINE.fullmatch, config.text.splitlines()), 1):
+        if line is not None:
+            said[line[1]], lines[line[1]] = line[2], at
+
+    def number(name: str, how: Callable[[str], int | None]) -> int:
+        try:
+            return how(said.get(name, "")) or 0
+        except ValueError as error:
+            book.refuse(_refused(config.file, lines[name], name, said[name], str(error)))
+            return 0
+
     unread = [BUILTIN] if said.get("SchedulerType") not in ("sched/backfill", None) else []
     for name, pattern in _UNREAD.items():
         words = dict.fromkeys(pattern.findall(said.get(name, "")))
         unread += [f"{', '.join(words)} of {name}"] if words else []
-    weights = {n: _whole(said.get(f"PriorityWeight{n}", "")) for n in FACTORS}
+    by = said.get("PreemptType", "")
+    if by not in (BY_QOS, BY_TIER, "preempt/none", "(null)", ""):
+        unread.append(f"who may preempt whom (PreemptType {printable(by)[:MAX_WORD]})")
+    weights = {n: number(f"PriorityWeight{n}", _whole) for n in FACTORS}
     basic = said.get("PriorityType") == "priority/basic"
     if not basic and (weights["JobSize"] or "=" in said.get("PriorityWeightTRES", "")):
         book.cannot_say("JobSize and TRES in the priority of jobs that Placewright holds")
@@ -223,29 +239,45 @@ def read_scheduler(
     return Scheduler(
         partitions,
         limits,
-        depth=max(1, int(depth[1])) if depth else DEPTH,
-        preemption=said.get("PreemptType", ""),
+        depth=number("SchedulerParameters", _depth) or DEPTH,
+        preemption=by,
         mode=frozenset(word.strip() for word in said.get("PreemptMode", "").upper().split(",")),
-        exempt_s=seconds(said.get("PreemptExemptTime", "")) or 0,
+        exempt_s=number("PreemptExemptTime", seconds),
         basic=basic,
         unread=tuple(unread),
         whole_nodes=said.get("SelectType") == "select/linear",
         memory="MEMORY" in said.get("SelectTypeParameters", "MEMORY").upper(),
-        numbers=None if basic else Numbers(weights, seconds(said.get("PriorityMaxAge", "")) or 0),
+        numbers=None if basic else Numbers(weights, number("PriorityMaxAge", seconds)),
         shares=found,
     )
 
 
-def _whole(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+def _whole(text: str) -> int | None:
+    if text and small_number(text) is None:
+        raise ValueError("expected a whole number")
+    return small_number(text)
 
 
-def _shares(part: Part | None) -> dict[tuple[str, str], float]:
-    """Return the fair-share factor by account and user; what is no number is left out."""
+def _depth(text: str) -> int | None:
+    named = _DEPTH.search(text)
+    return None if named is None else max(1, _whole(named[1].strip()) or 0)
+
+
+def _refused(file: str, line: int, name: str, value: str, expected: str) -> InvalidInputError:
+    refused = InvalidInputError(expected, file=file, path=(name,), value=value)
+    refused.line = line
+    return refused
+
+
+def _shares(part: Part | None, book: Bookkeeping) -> dict[tuple[str, str], float]:
+    """Return the fair-share factor by account and user; accounts as such may have none."""
     found = {}
-    for _, row in table(part.text) if part is not None and part.text else ():
-        with_factor = re.fullmatch(r"[01]\.[0-9]{1,12}", row.get("FairShare", ""))
-        if with_factor:
-            key = row["Account"].strip(), row["User"].strip()
-            found[key] = float(with_factor[0])
+    for line, row in table(part.text) if part is not None and part.text else ():
+        share, key = row.get("FairShare", "").strip(), (row["Account"].strip(), row["User"].strip())
+        if _SHARE.fullmatch(share) is None:
+            expected = "expected a factor from 0 to 1, such as 0.500000"
+            book.refuse(_refused(part.file if part else "", line, "FairShare", share, expected))
+            book.leave("shares", "cannot be read: FairShare", "/".join(key))
+        elif share:
+            found[key] = float(share)
     return found

@@ -12,6 +12,7 @@ _NAME = re.compile(NAME)
 _PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
 _DURATION = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,6})")
 _NOTHING = ("(null)", "N/A", "n/a")
+_NO_LIMIT = frozenset({"", "-1", "INFINITE", "NONE", "UNLIMITED", "PARTITION_LIMIT"})
 
 
 def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -47,11 +48,16 @@ def rows(text: str) -> Iterator[dict[str, str]]:
 def seconds(text: str) -> int | None:
     """Return a duration as Slurm prints it: `7-00:00:00`, `01:30:00`, `30:00`; None for no limit.
 
-    What is no duration is no limit.
+    Raises
+    ------
+    ValueError
+        It is neither.
     """
     match = _DURATION.fullmatch(text)
-    if match is None:
+    if match is None and (text in _NOTHING or text.upper() in _NO_LIMIT):
         return None
+    if match is None:
+        raise ValueError("expected a duration such as 7-00:00:00, or UNLIMITED")
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 

@@ -14,6 +14,7 @@ from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
 
 _ITEM = re.compile(r"(?:[^,()]|\([^()]*\))+")
+_GRES = re.compile(r"[\w./-]*|\(null\)")
 _COUNT = re.compile(r"[0-9]{1,9}")
 _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGTP]?)[nc]?")
 _MIB = {"K": Decimal(1) / 1024, "": Decimal(1), "M": Decimal(1)}
@@ -73,6 +74,8 @@ def read_gres(text: str) -> Gres:
     for item in _items(text):
         bare = item.partition("(")[0].removeprefix("gres:").removeprefix("gres/")
         name, *rest = bare.replace("=", ":").split(":")
+        if not _GRES.fullmatch(name):
+            raise ValueError("expected GRES such as gpu:8 or gpu:h100:8")
         if name in ("cpu", "mem", "node", "billing", "N/A", "(null)", ""):
             continue
         number = 1
@@ -128,8 +131,7 @@ def read_tres(text: str) -> Tres:
         One of them is no number.
     """
     cpus = memory = nodes = 0
-    for item in _items(text):
-        name, _, amount = item.partition("=")
+    for name, amount in _pairs(text):
         if name == "cpu":
             cpus = int(_amount(amount))
         elif name == "mem":
@@ -153,8 +155,7 @@ def read_amounts(text: str) -> dict[str, int]:
     ValueError
         One of them is no number.
     """
-    items = (item.partition("=") for item in _items(text))
-    return {name: read_memory(amount) for name, _, amount in items if name in COUNTED}
+    return {name: read_memory(amount) for name, amount in _pairs(text) if name in COUNTED}
 
 
 def read_memory(text: str) -> int:
@@ -174,6 +175,14 @@ def _amount(text: str) -> Decimal:
     if not 0 <= amount <= MAX_AMOUNT:
         raise ValueError("expected an amount such as 48 or 384G")
     return amount
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    for item in _items(text):
+        name, given, amount = item.partition("=")
+        if not given and item:
+            raise ValueError("expected TRES such as cpu=48,mem=384G")
+        yield name, amount
 
 
 def _items(text: str) -> Iterator[str]:

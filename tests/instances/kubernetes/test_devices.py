@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from placewright.instances.converters.kubernetes.convert import convert_kubernetes
 from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.errors import InvalidInputError
 from tests.instances.kubernetes.dumps import convert, left_out, node, pod
@@ -166,8 +167,39 @@ def test_gpus_of_claims_and_of_a_device_plugin_do_not_add_up(tmp_path):
 @pytest.mark.parametrize("junk", [None, 3, "x", [], [3], {"devices": 3}, {"devices": [{}]}])
 def test_junk_is_no_device(tmp_path, junk):
     odd = [one | {"spec": junk} for one in (resource_slice("a"), device_class(), claim("wanted"))]
-    made = convert(tmp_path, node("a"), *odd, user("w", "wanted"))
-    assert made.round.jobs == ()
+    items = [node("a"), *odd, user("w", "wanted")]
+    assert convert_kubernetes(items, "here").round.jobs == ()
+    if junk not in (None, [], {"devices": [{}]}):
+        left = convert_kubernetes(items, "here").book.left_out
+        assert any(kind == "resource slices" for kind, _ in left)
+        with pytest.raises(InvalidInputError, match=r"spec.*: expected an? "):
+            convert(tmp_path, *items)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "line"),
+    [
+        (("spec", "driver"), {"x": 1}, "spec.driver: {'x': 1}: expected a text"),
+        (("spec", "nodeName"), 7, "spec.nodeName: 7: expected a text"),
+        (("spec", "pool", "generation"), "1", "spec.pool.generation: '1': expected a whole number"),
+        (("spec", "pool"), "x", "spec.pool: 'x': expected an object"),
+        (("spec", "devices", 0, "attributes"), 7, "devices[0].attributes: 7: expected an object"),
+        (
+            ("spec", "devices", 0, "attributes", "type", "string"),
+            7,
+            "devices[0].attributes.type.string: 7: expected a text",
+        ),
+    ],
+)
+def test_a_wrong_value_of_a_slice_is_no_device_less_in_silence(tmp_path, path, value, line):
+    wrong = resource_slice("a")
+    at = wrong
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    with pytest.raises(InvalidInputError) as caught:
+        convert(tmp_path, node("a", gpus=0), wrong)
+    assert line in str(caught.value)
 
 
 @pytest.mark.parametrize("junk", [None, 3, "x", [3], {"labels": [3]}, {"allocatable": [3]}])

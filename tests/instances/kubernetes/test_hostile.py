@@ -11,6 +11,7 @@ import pytest
 
 from placewright.instances.converters import read_kubernetes
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes
+from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.errors import InvalidInputError
 from tests.instances.kubernetes.dumps import convert, node, pod
 from tests.instances.kubernetes.test_kueue import LOCAL, of, queue, workload
@@ -135,3 +136,30 @@ def test_a_list_is_refused_at_its_first_wrong_object(tmp_path, kind):
     finally:
         tracemalloc.stop()
     assert peak < 40e6
+
+
+def test_words_that_nobody_knows_are_told_and_what_is_too_much_is_capped(tmp_path):
+    """A taint and a toleration of some later Kubernetes; pods beside the jobs of a full node."""
+    odd = node("a", taints=[{"key": "x", "effect": "Never"}])
+    later = [{"key": "x", "operator": "Gt", "value": "3", "effect": "NoSchedule"}]
+    made = convert(tmp_path, odd, pod("p", tolerations=later))
+    for one in (*made.round.jobs, *made.round.cluster.hosts):
+        assert "unknown-word" in [caveat.rule for caveat in hard_caveats(one.annotations)]
+    much = {"cpu": "900000000", "memory": "900000000Gi"}
+    pods = [pod(name, gpus=n, host="a") for name, n in (("job", 1), ("beside", 0))]
+    for one in pods:
+        one["spec"]["containers"][0]["resources"]["requests"] |= much
+    full = node("a")
+    full["status"]["allocatable"] |= much
+    made = convert(tmp_path, full, *pods, pod("waits"))
+    assert any("hold more than the node has: a" in line for line in made.book.lines())
+
+
+def test_a_wrong_priority_class_is_named_itself(tmp_path):
+    meta = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "c"},
+    }
+    with pytest.raises(InvalidInputError, match=r"items\[2\]\.value: 'x': expected a whole number"):
+        convert(tmp_path, node("a"), pod("p"), meta | {"value": "x", "globalDefault": True})

@@ -13,6 +13,7 @@ from placewright.cli.app import main
 from placewright.instances.converters import read_slurm
 from placewright.instances.converters.slurm import arrays, hostlist
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmNode
+from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.errors import InvalidInputError
 
 PENDING = job(1, tres_per_node="gpu:1")
@@ -31,6 +32,15 @@ PENDING = job(1, tres_per_node="gpu:1")
         ("jobs", {"account": "\x1b[2J"}, "jobs[0].account: '\\x1b[2J': expected only letters"),
         ("jobs", {"user_name": "\ud800"}, "jobs[0].user_name: '\\ud800': expected valid Unicode"),
         ("jobs", {"job_resources": []}, "jobs[0].job_resources: []: expected a mapping"),
+        (
+            "jobs",
+            {"job_resources": {"allocated_nodes": [{"nodename": "h0", "sockets": 7}]}},
+            "jobs[0]",
+        ),
+        ("jobs", {"tres_req_str": "cpus"}, "jobs[0].tres_req_str: 'cpus': expected TRES such as"),
+        ("jobs", {"gres_detail": ["!"]}, "jobs[0].gres_detail: ['!']: expected GRES such as"),
+        ("jobs", {"time_limit": {"x": 5}}, "jobs[0].time_limit: {'x': 5}: expected a number"),
+        ("nodes", {"cpus": {"infinite": "x"}}, "nodes[0].cpus: {'infinite': 'x'}: expected a num"),
         ("nodes", {"name": "a b"}, "nodes[0].name: 'a b': expected only letters"),
         ("nodes", {"name": "h[0-3]"}, "nodes[0].name: 'h[0-3]': expected only letters"),
         ("nodes", {"cpus": 1.5}, "nodes[0].cpus: 1.5: expected a whole number"),
@@ -63,6 +73,84 @@ def test_a_wrong_text_is_one_line(tmp_path, text, said):
     with pytest.raises(InvalidInputError) as caught:
         convert(tmp_path, [PENDING], topology=text)
     assert str(caught.value).startswith(f"{tmp_path}/{said}")
+
+
+GARBAGE = [
+    ("partitions", {"maximums": {"time": "x"}}, "partitions[0].maximums.time: 'x'"),
+    ("partitions", {"priority": "high"}, "partitions[0].priority.tier: 'high'"),
+    ("partitions", {"max_time_limit": -2}, "partitions[0].max_time_limit: -2"),
+    ("partitions", {"qos": {"deny": 7}}, "partitions[0].qos.deny: 7"),
+    ("qos", {"preempt": {"list": 7}}, "qos[0].preempt.list: 7: expected a text, or a list"),
+    ("qos", {"limits": {"max": 7}}, "qos[0].limits.max: 7: expected a mapping"),
+    ("qos", {"preempt": {"exempt_time": {"x": 1}}}, "qos[0].preempt.exempt_time: {'x': 1}"),
+    ("associations", {"max": {"tres": {"total": 3}}}, "associations[0].max.tres.total: 3"),
+    ("associations", {"max": {"jobs": []}}, "associations[0].max.jobs: []: expected a mapping"),
+]
+TEXTS = [
+    (
+        "partitions",
+        "PartitionName=p MaxTime=soon\n",
+        "partitions[0].MaxTime: 'soon': expected a du",
+    ),
+    ("partitions", "PartitionName=p MaxNodes=x\n", "partitions[0].MaxNodes: 'x': expected a whole"),
+    (
+        "associations",
+        "Cluster|Account|User|GrpTRES\nc|a||cpus\n",
+        "2: GrpTRES: 'cpus': expected TRES",
+    ),
+    (
+        "qos",
+        "Name|Priority|PreemptExemptTime\nn|1|x\n",
+        "2: PreemptExemptTime: 'x': expected a dur",
+    ),
+    ("shares", "Account|User|FairShare\na|mia|x\n", "2: FairShare: 'x': expected a factor"),
+    (
+        "config",
+        "Configuration data as of 2026\nSchedulerParameters = bf_max_job_test=x,defer\n",
+        "2: SchedulerParameters: 'bf_max_job_test=x,defer': expected a whole number",
+    ),
+    (
+        "config",
+        "Configuration data as of 2026\nPreemptExemptTime = x\n",
+        "2: PreemptExemptTime: 'x': expected a duration",
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "change", "said"), GARBAGE)
+def test_a_wrong_value_in_the_depth_is_no_limit_less_in_silence(tmp_path, part, change, said):
+    write_dump(tmp_path, [PENDING], [node("h0")])
+    named = {"account": "a"} if part == "associations" else {"name": "p"}
+    (tmp_path / f"{part}.json").write_text(json.dumps({part: [named | change]}))
+    with pytest.raises(InvalidInputError) as caught:
+        read_slurm([tmp_path])
+    assert str(caught.value).startswith(f"{tmp_path / part}.json: {said}")
+
+
+@pytest.mark.parametrize(("part", "text", "said"), TEXTS)
+def test_a_wrong_word_in_a_text_is_no_limit_less_in_silence(tmp_path, part, text, said):
+    write_dump(tmp_path, [PENDING], [node("h0")], **{part: text})
+    with pytest.raises(InvalidInputError) as caught:
+        read_slurm([tmp_path])
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / part}.txt")
+    assert read_slurm([tmp_path], lenient=True).round.jobs
+
+
+def test_what_nobody_knows_is_told(tmp_path):
+    texts = {
+        "config": "Configuration data as of 2026\nPreemptType = preempt/oracle\n",
+        "reservations": "ReservationName=r StartTime=1970-01-01T00:00:01 Nodes=gone\n",
+    }
+    made = convert(
+        tmp_path, [PENDING | {"shared": ["friends"]}], [node("h0", state="fuzzy")], **texts
+    )
+    said = "\n".join(made.book.lines())
+    assert "who may preempt whom (PreemptType preempt/oracle)" in said
+    assert "nodes of a reservation that the dump does not have: r" in said
+    for one, field in ((made.round.jobs[0], "shared"), (made.round.cluster.hosts[0], "state")):
+        (caveat,) = [c for c in caveats_of(one.annotations) if c.rule == "unknown-word"]
+        assert caveat.text == f"a word in {field} that is not known is not read"
 
 
 def test_files_that_are_missing_doubled_or_of_no_use(tmp_path, capsys):

@@ -236,5 +236,5 @@ def test_who_asks_more_than_one_job_may_have_is_left_out(tmp_path):
 @pytest.mark.parametrize("wrong", ["x", "-1", "9999999999999"])
 def test_a_number_of_jobs_that_is_none_is_refused(tmp_path, wrong):
     accounts = ACCOUNTS + f"c|team||||{wrong}|||\n"
-    with pytest.raises(InvalidInputError, match="expected a number of jobs"):
+    with pytest.raises(InvalidInputError, match="expected a whole number"):
         convert(tmp_path, [job(1, account="team", **GPU)], accounts=accounts)
