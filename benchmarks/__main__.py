@@ -39,6 +39,7 @@ from benchmarks import (
     shapes,
     slurm,
 )
+from benchmarks.guards import gains
 from benchmarks.plots import over_cost
 from benchmarks.report import (
     Row,
@@ -107,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     1 if a row is an error: a run died, a plan is invalid, a verified plan beats a bound, or an
     engine fell behind.
     """
+    if (given := sys.argv[1:] if arguments is None else arguments)[:1] == ["gains"]:
+        return gains.main(given[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     benchmark = BENCHMARKS[options.name]

@@ -9,11 +9,25 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from benchmarks import deadline, geo, interleaving, lease_rounds
+from benchmarks import (
+    deadline,
+    elastic_deadlines,
+    geo,
+    interleaving,
+    lease_loops,
+    lease_rounds,
+    network_rounds,
+    pools_power,
+    pools_storage,
+    presets,
+    shapes,
+    speeds,
+)
 from benchmarks.guards.solve import VALUE
 from fuzz.policies import POLICIES
 from fuzz.small_units import as_document
@@ -27,7 +41,10 @@ from placewright import (
     write,
 )
 from placewright.instances import parse_round
+from placewright.instances.converters import convert_openb
+from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits
 from placewright.instances.generators.gang import generate_round
+from placewright.rounds.replay.lease_loop import decide_leases
 
 __all__ = ["Named", "tiny_document", "write_rounds"]
 
@@ -58,6 +75,61 @@ def _minimal_victims(make: Make) -> Round:
     """Start the last job, which is pending."""
     round_ = make()
     return minimal_victims(round_, round_.jobs[-1].name)
+
+
+def _with_policy(round_: Round, **changes: Any) -> Round:
+    return round_.model_copy(update={"policy": round_.policy.model_copy(update=changes)})
+
+
+def _stranded(jobs: int) -> Round:
+    """Keep so many jobs of openb, all pending, beside the term `stranded`."""
+    round_ = convert_openb(*presets.Case("", presets.LISTS[1]).files)
+    few = round_.model_copy(update={"jobs": round_.jobs[-jobs:]})
+    return _with_policy(few, terms=("value", "stranded"))
+
+
+def _storage(hosts: int) -> Round:
+    jobs = pools_storage.drawn(hosts, 0)
+    return pools_storage.round_of(hosts, jobs, pools_storage.BITS, pools_storage.store_mbps(jobs))
+
+
+def _network(kind: network_rounds.Kind) -> Round:
+    jobs = network_rounds.drawn(kind, 64, 0)
+    return network_rounds.round_of(kind.rack, 64, jobs, ("value", "spread", "contention"))
+
+
+class _Reached(Exception):  # noqa: N818 (no error: the round that was asked for)
+    """A lease of a loop."""
+
+
+def _lease(number: int) -> Round:
+    """Return the round at a boundary of Chronus's sample on 72 GPUs, lease by lease."""
+    left = count(1 - number)
+
+    def watch(round_: Round, _: object) -> None:
+        if not next(left):
+            raise _Reached(round_)
+
+    try:
+        decide_leases(lease_loops.Loop(lease_loops.SAMPLE, 72).make(), time_limit=1, watch=watch)
+    except _Reached as reached:
+        (found,) = reached.args
+        return cast(Round, found)
+    raise ValueError(f"expected a loop of {number} leases")
+
+
+def _classes(make: Make) -> Round:
+    """Give jobs three priorities, which decide class by class."""
+    round_ = make()
+    jobs = [job.model_copy(update={"priority": i % 3}) for i, job in enumerate(round_.jobs)]
+    changed = round_.model_copy(update={"jobs": tuple(jobs)})
+    return _with_policy(changed, priority="strict")
+
+
+def _budget(make: Make) -> Round:
+    """Let few running jobs stop, and little work be lost."""
+    limits = PolicyLimits(disruption=DisruptionLimits(preempted_jobs=8, lost_gpu_s=50_000))
+    return _with_policy(make(), limits=limits)
 
 
 GOLDEN: Mapping[str, Make] = {
@@ -107,10 +179,41 @@ VALUES: Mapping[str, Make] = {
     "replicas-scarce": geo.Case("slow", 10, 100, 1000, 5000, "scarce", 1, 0.0).make,
 }
 
+GAINS: Mapping[str, Make] = {
+    **{
+        f"openb-{pods}": partial(convert_openb, *presets.Case("", pods).files, running=0.7)
+        for pods in presets.LISTS
+    },
+    "openb-stranded": partial(_stranded, 600),
+    **{
+        f"preset-{preset}": presets.Case(preset, presets.LISTS[1]).make
+        for preset in presets.PRESETS
+    },
+    "engine-hard": _gang(1024, 500, "hard", 1),
+    "engine-shared": _gang(512, 300, "shared"),
+    "engine-tenants": _gang(512, 400, "easy", 2, 8),
+    "pools-power": lambda: pools_power.round_of(64, pools_power.drawn(64, 0), "pools"),
+    "pools-storage": partial(_storage, 64),
+    "network-loose": partial(_network, network_rounds.LOOSE),
+    "network-full": partial(_network, network_rounds.FULL),
+    "shapes-256": shapes.Case(256, 0).make,
+    "shapes-2048": shapes.Case(2048, 0).make,
+    "classes-512": partial(_classes, _gang(512, 400, "tight", 1)),
+    "classes-shared": partial(_classes, _gang(512, 300, "shared", 1)),
+    "budget-512": partial(_budget, _gang(512, 400, "tight", 1)),
+    **{f"lease-{number}": partial(_lease, number) for number in (20, 60)},
+    "elastic-10": partial(elastic_deadlines.Elastic("10", 16, 50, 7).make, elastic=True),
+}
+
 
 NEEDS: Mapping[str, Path] = {
     "deadline": lease_rounds.TRACE,
     "interleaving": interleaving.TRACES,
+    "openb": presets.TRACE,
+    "preset": presets.TRACE,
+    "shapes": speeds.FILES[0],
+    "lease": lease_loops.FOLDER,
+    "elastic": elastic_deadlines.TRACES,
 }
 """What golden rounds and those with values are drawn from, by the first word of their name."""
 
@@ -163,7 +266,7 @@ def _rounds() -> Iterator[tuple[str, Path | None, Callable[[Path], None]]]:
     for policy in POLICIES:
         for seed in range(TINY):
             yield f"tiny-{policy}-{seed}", None, partial(_write_tiny, policy, seed)
-    for prefix, makers in (("golden", GOLDEN), (VALUE, VALUES)):
+    for prefix, makers in (("golden", GOLDEN), (VALUE, VALUES), ("gain", GAINS)):
         for name, make in makers.items():
             needed = NEEDS.get(name.partition("-")[0])
             missing = None if needed is None or needed.exists() else needed

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from placewright import load_round, solve_round
+from placewright import Plan, load_round, solve_round
 
-__all__ = ["VALUE", "rows"]
+__all__ = ["VALUE", "figures_of", "rows"]
 
 VALUE = "value"
 """With what the files of rounds begin that are solved against the clock."""
@@ -32,6 +32,11 @@ def _row(file: Path) -> dict[str, Any]:
     clock = file.name.startswith(VALUE)
     limit = SECONDS if clock else WORK_SECONDS
     plan = solve_round(load_round(file), time_limit=limit, deterministic=not clock)
+    return {"round": file.stem, **figures_of(plan)}
+
+
+def figures_of(plan: Plan) -> dict[str, Any]:
+    """Return what is compared of a plan."""
     document = plan.model_dump(mode="json")
     certificate = document["certificate"]
     run = certificate.pop("run")
@@ -39,7 +44,6 @@ def _row(file: Path) -> dict[str, Any]:
     certificate.pop("sums", None)
     text = json.dumps(document, sort_keys=True)
     return {
-        "round": file.stem,
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "repeatable": certificate["repeatable"],
         "degraded": certificate["degraded"],
