@@ -107,8 +107,9 @@ class Reasons:
     ) -> dict[tuple[str, str], tuple[int, int, int, int]]:
         """Return what is asked, used after the round, allowed, and too much, in the region if here.
 
-        By amount, and by the name of a preempted job of at least the precedence of this one: as if
-        it and those above it had stayed, and the starts above it had not come. "": as it is.
+        By amount, and by the name of a preempted job that this one may not preempt: as if it and
+        those above it had stayed that no others may preempt, and the starts that may had not come.
+        "": as it is.
         """
         quotas = self.facts.limits.get(account, {})
         if here:
@@ -123,8 +124,7 @@ class Reasons:
                 if one.running is not None and self._counts(one.running.places, here)
             )
             asked, most = job.options[number].counts.get(name, 0), max(limit, held)
-            level = self.standing.of(job, number)
-            for victim, runs in self._holders(account, level, here).items():
+            for victim, runs in self._holders(account, job, number, here).items():
                 used = sum(one.options[option].counts.get(name, 0) for one, option in runs)
                 found[name, victim] = asked, used, most, used + asked - most
         return found
@@ -132,8 +132,28 @@ class Reasons:
     def _counts(self, places: tuple[Place, ...], here: bool) -> bool:
         return bool(places) and (not here or self._inside(places[0][2]))
 
+    def _stays(self, victim: Job, home: int, job: Job, number: int) -> bool:
+        """Whether what a preempted job held is not for a job with an option."""
+        if self.standing.of(victim, home) >= self.standing.of(job, number):
+            return True
+        return self.standing.ruled and not self.standing.may_preempt(job, number, victim)
+
+    def _over(self, victim: Job, home: int) -> set[int]:
+        """Return the started jobs that may preempt a preempted one, by number."""
+        rank = self.standing.of(victim, home)
+        return {
+            one.number
+            for one, choice in self._pairs
+            if choice.kind == START
+            and self._level(one, choice) > rank
+            and (
+                not self.standing.ruled
+                or self.standing.may_preempt(one, choice.option, victim, promised=True)
+            )
+        }
+
     def _holders(
-        self, account: Account, level: Precedence, here: bool
+        self, account: Account, job: Job, number: int, here: bool
     ) -> dict[str, list[tuple[Job, int]]]:
         """Return who holds quota with what option, for each preempted job that is put back."""
         mine = [
@@ -148,13 +168,15 @@ class Reasons:
             if account in one.accounts and self._counts(home.places, here)
         ]
         for victim, option in stopped:
-            rank = self.standing.of(victim, option)
-            if rank >= level:
+            rank, over = self.standing.of(victim, option), self._over(victim, option)
+            if self._stays(victim, option, job, number):
                 found[victim.name] = [
-                    (one, choice.option)
-                    for one, choice in mine
-                    if choice.kind in (KEEP, MIGRATE) or self._level(one, choice) <= rank
-                ] + [pair for pair in stopped if self.standing.of(*pair) >= rank]
+                    (one, choice.option) for one, choice in mine if one.number not in over
+                ] + [
+                    pair
+                    for pair in stopped
+                    if self.standing.of(*pair) >= rank and self._over(*pair) <= over
+                ]
         return found
 
     def state(self, reason: str, job: Job, number: int) -> State:
@@ -171,7 +193,7 @@ class Reasons:
             if choice.kind == START and (reason == NOT_CHOSEN or self._level(one, choice) > mine)
         ]
         victims = [
-            (one, home) for one, home in self._stopped if self.standing.of(one, home.option) >= mine
+            (one, home) for one, home in self._stopped if self._stays(one, home.option, job, number)
         ]
         kept = [(one, choice) for one, choice in stay if choice.kind == KEEP]
         first = stay + (above if reason in (DISPLACED, NOT_CHOSEN) else [])

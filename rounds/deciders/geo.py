@@ -90,7 +90,7 @@ class GeoDecider:
         quotas = {tenant: most for (r, tenant), most in problem.quota.items() if r == region}
         there = frozenset(np.flatnonzero(after == region).tolist())
         only = RegionQuotas(problem.wan.regions[region], quotas, there)
-        return QuotaUse(self._round, candidate, states.precedence, region=only)
+        return QuotaUse(self._round, candidate, states, region=only)
 
     def sections(
         self, candidate: Candidate, decisions: Sequence[Decision]

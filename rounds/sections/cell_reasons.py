@@ -55,7 +55,7 @@ class CellReasons:
         self._problem, round_ = problem, problem.round
         self._preempted, self._mine = candidate.preempted, set(guaranteed(round_))
         self._states = _beside_guaranteed(problem, candidate, self._mine)
-        self._quota = QuotaUse(round_, candidate, self._states.precedence, candidate.preempted)
+        self._quota = QuotaUse(round_, candidate, self._states, candidate.preempted)
         self._cells = _FreeCells(problem, bound)
         runs = [(j, option) for j, (option, _) in candidate.starts.items() if j in self._mine]
         runs += [

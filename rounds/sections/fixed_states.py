@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import Choice, Group, Label
+from placewright.formulations.gang.problem.jobs import NOBODY, Choice, Group, Label, Leave
+from placewright.formulations.gang.problem.limits import borrowing_options
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.subproblem import charge, residual
 from placewright.formulations.plan_messages import Candidate, Place
@@ -37,7 +38,10 @@ class Precedence(NamedTuple):
 
 
 StateKey: TypeAlias = tuple[int, int] | Reason
-"""How many of the started and of the preempted jobs count; of empty hosts, the reason of a test."""
+"""How many of the started jobs count, and which set of preempted ones, by its number.
+
+Of empty hosts it is the reason of a test.
+"""
 
 
 class FixedStates:
@@ -70,9 +74,9 @@ class FixedStates:
         judged = (j for j in candidate.preempted if j not in self.exempt)
         self._victims = sorted(judged, key=self.precedence, reverse=True)
         self._ranks = [self.precedence(j) for j in self._started]
-        self._victim_ranks = [self.precedence(j) for j in self._victims]
         self._known: dict[StateKey, Placement] = {}
-        self._numbers: dict[Precedence, tuple[int, int]] = {}
+        self._numbers: dict[tuple[Precedence, int], tuple[int, int]] = {}
+        self._sets: dict[tuple[int, ...], int] = {(): 0}
         self._pools = PoolStates(problem, candidate)
         self._after = self._beside_running()
         self._beside_started, self._charged = self._after.copy(), 0
@@ -118,16 +122,18 @@ class FixedStates:
             replace(empty, state=bare, cleared=bare, open=problem.open, usable=problem.usable)
         )
 
-    def key(self, reason: Reason, precedence: Precedence) -> StateKey:
-        """Return the state that the test of a reason looks at, for a precedence."""
+    def key(self, reason: Reason, precedence: Precedence, leave: int = NOBODY) -> StateKey:
+        """Return the state that the test of a reason looks at, for a precedence and leave."""
         if reason in (Reason.NEVER_FITS, Reason.HOSTS_AWAY):
             return reason
-        if precedence not in self._numbers:
-            self._numbers[precedence] = (
+        mine = precedence, leave
+        if mine not in self._numbers:
+            back = tuple(j for j in self._victims if self.stays(j, *mine))
+            self._numbers[mine] = (
                 sum(rank > precedence for rank in self._ranks),
-                sum(rank >= precedence for rank in self._victim_ranks),
+                self._sets.setdefault(back, len(self._sets)),
             )
-        started, victims = self._numbers[precedence]
+        started, victims = self._numbers[mine]
         if reason is Reason.NOT_CHOSEN:
             started = len(self._started)
         return 0 if reason is Reason.CAPACITY else started, victims
@@ -147,14 +153,44 @@ class FixedStates:
         if isinstance(key, Reason):
             return self._pools.empty
         started, victims = key
-        return self._pools.beside(self._started[:started], self._victims[:victims])
+        return self._pools.beside(self._started[:started], list(self._sets)[victims])
+
+    @cached_property
+    def leave(self) -> Leave:
+        """Who may preempt whom by the rules of the round."""
+        round_ = self._problem.round
+        bare = Leave(round_, {})
+        return Leave(round_, borrowing_options(round_)) if bare.ruled else bare
+
+    def stays(self, victim: int, precedence: Precedence, leave: int) -> bool:
+        """Whether what a preempted job held is not for a job of some precedence and leave."""
+        if self.precedence(victim) >= precedence:
+            return True
+        return self.leave.ruled and not self.leave.has(leave, self.kind(victim))
+
+    def kind(self, victim: int) -> int:
+        """Return the kind of a preempted job."""
+        return self.leave.kind(
+            self._problem.round.jobs[victim], entitled=self._choice(victim).entitled
+        )
+
+    def over(self, victim: int) -> frozenset[int]:
+        """Return the started jobs that may preempt a job."""
+        rank = self.precedence(victim)
+        above = (j for j in self._started if self.precedence(j) > rank)
+        return frozenset(j for j in above if not self.leave.ruled or self._may(j, victim))
+
+    def _may(self, job: int, victim: int) -> bool:
+        mine = self._problem.round.jobs[job]
+        number = self.leave.number(mine, entitled=self._choice(job).entitled)
+        return self.leave.has(number, self.kind(victim))
 
     def _new_placement(self, started: int, victims: int) -> Placement:
         """Return the hosts beside the first started jobs, and preempted ones that still count."""
-        state = self._beside(started).copy()
-        if victims:
-            state = _least(state, self._beside_kept(self._victims[:victims]))
-        labels = self._labels(self._started[:started], self._victims[:victims])
+        state, back = self._beside(started).copy(), list(self._sets)[victims]
+        if back:
+            state = _least(state, self._beside_kept(back))
+        labels = self._labels(self._started[:started], back)
         pools = self.pools((started, victims)).of_problem(self._problem)
         problem = replace(self._bare, state=state, cleared=state, labels=labels, pools=pools)
         return Placement(problem)
@@ -198,7 +234,7 @@ class FixedStates:
     def _charge_start(self, state: State, job: int) -> None:
         charge(self._problem, state, self._groups(job), *self._places(job))
 
-    def _labels(self, started: list[int], victims: list[int]) -> tuple[Label, ...]:
+    def _labels(self, started: list[int], victims: Collection[int]) -> tuple[Label, ...]:
         """Return the labels with the domains where running and these jobs have them."""
         problem, labels = self._problem, []
         away = {*self._moved, *self._candidate.preempted}.difference(victims)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from placewright.formulations.gang.problem.jobs import NOBODY
 from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
-from placewright.rounds.sections.fixed_states import Precedence
+from placewright.rounds.sections.fixed_states import FixedStates, Precedence
 
 Amounts: TypeAlias = dict[Measure, int]
 
@@ -27,22 +28,21 @@ class RegionQuotas(NamedTuple):
 class _GivenBack(NamedTuple):
     """What is used if a preempted job and those of at least its precedence had stayed."""
 
-    precedence: Precedence
-    job: str
+    victim: int
     used: Amounts
 
 
 class QuotaUse:
     """What is used of quotas and caps after a plan, and what may be used.
 
-    What a preempted job gave back is for starts of strictly higher precedence alone. So for any
-    other job what is used counts as if it and the preempted jobs above it had stayed, and the
-    starts above it had not come, if that is more.
+    What a preempted job gave back is for starts alone that may preempt it. So for any other job
+    what is used counts as if it and the preempted jobs above it had stayed that no others may
+    preempt, and the starts that may preempt it had not come, if that is more.
 
     Parameters
     ----------
-    precedence
-        The precedence of a started job, or of a preempted one with the option that it ran.
+    states
+        Says who may preempt whom.
     exempt
         Preempted jobs whose quota anybody may have.
     region
@@ -54,7 +54,7 @@ class QuotaUse:
         self,
         round_: Round,
         candidate: Candidate,
-        precedence: Callable[[int], Precedence],
+        states: FixedStates,
         exempt: Collection[int] = (),
         region: RegionQuotas | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class QuotaUse:
             limits = {("tenant", tenant): {Measure("gpus"): quota} for tenant, quota in of}
         before = {account: dict.fromkeys(measures, 0) for account, measures in limits.items()}
         self._stay = {account: dict(none) for account, none in before.items()}
-        self._jobs = round_.jobs
+        self._jobs, self._states = round_.jobs, states
         starts: dict[Account, list[tuple[int, Option]]] = {account: [] for account in limits}
         stopped: dict[Account, list[tuple[int, Option]]] = {account: [] for account in limits}
         for j, job in enumerate(round_.jobs if limits else ()):
@@ -90,7 +90,7 @@ class QuotaUse:
             for _, option in mine:
                 _add(self.used[account], option)
         self._given_back = {
-            account: list(self._with_victims(account, starts[account], mine, precedence))
+            account: list(self._with_victims(account, starts[account], mine))
             for account, mine in stopped.items()
         }
 
@@ -99,32 +99,33 @@ class QuotaUse:
         account: Account,
         starts: list[tuple[int, Option]],
         stopped: list[tuple[int, Option]],
-        precedence: Callable[[int], Precedence],
     ) -> Iterator[_GivenBack]:
-        """Yield what is used once preempted jobs are back, one for each precedence of these."""
-        if not stopped:
-            return
-        ranks = {j: precedence(j) for j, _ in (*starts, *stopped)}
-        first = {ranks[j]: j for j, _ in reversed(stopped)}
-        for rank, job in first.items():
+        """Yield what is used once preempted jobs are back, one for all that are alike."""
+        states = self._states
+        ranks = {j: states.precedence(j) for j, _ in stopped}
+        over = {j: states.over(j) for j, _ in stopped}
+        first = {(ranks[j], over[j], states.kind(j)): j for j, _ in reversed(stopped)}
+        for victim in first.values():
             used = dict(self._stay[account])
             for j, option in stopped:
-                if ranks[j] >= rank:
+                if ranks[j] >= ranks[victim] and over[j] <= over[victim]:
                     _add(used, option)
             for j, option in starts:
-                if ranks[j] <= rank:
+                if j not in over[victim]:
                     _add(used, option)
-            yield _GivenBack(rank, self._jobs[job].name, used)
+            yield _GivenBack(victim, used)
 
-    def excess(self, job: Job, option: int, precedence: Precedence) -> dict[str, Any]:
+    def excess(
+        self, job: Job, option: int, precedence: Precedence, leave: int = NOBODY
+    ) -> dict[str, Any]:
         """Return by how much an option exceeds a quota or cap, nothing if none; the worst."""
         worst: dict[str, Any] = {}
         for account in accounts_of(job) if self.limit else ():
             uses: list[tuple[dict[str, str], Amounts]] = [({}, self.used.get(account, {}))]
             uses += [
-                ({"job": one.job}, one.used)
+                ({"job": self._jobs[one.victim].name}, one.used)
                 for one in self._given_back.get(account, ())
-                if one.precedence >= precedence
+                if self._states.stays(one.victim, precedence, leave)
             ]
             for victim, used in uses:
                 for measure, limit in self.limit.get(account, {}).items():

@@ -95,26 +95,35 @@ def reasons_of(
         Say of jobs that are not chosen whether they fit even beside all started jobs: where nothing
         but hosts and quotas decides who may start.
     """
+    states = states or FixedStates(problem, candidate, foremost)
+    leave = states.leave
     waiting: dict[_Kind, list[int]] = {}
     for c, job_class in enumerate(problem.classes):
         for job in () if job_class.running else job_class.jobs:
             if job not in candidate.starts:
                 where = (None,) if regions is None else regions.of_job(job)
-                kind = _Kind(c, job in foremost, problem.round.jobs[job].priority, where)
+                one = problem.round.jobs[job]
+                who = (one.tenant, one.preempts) if leave.ruled else None
+                kind = _Kind(c, job in foremost, one.priority, where, who)
                 waiting.setdefault(kind, []).append(job)
     if not waiting:
         return {}
-    states = states or FixedStates(problem, candidate, foremost)
     tests = _Tests(problem, candidate, states, regions, startable=startable)
     options = [
-        (Precedence(kind.foremost, choice.entitled, kind.priority), jobs[0], choice, region)
+        _Asking(
+            Precedence(kind.foremost, choice.entitled, kind.priority),
+            leave.number(problem.round.jobs[jobs[0]], entitled=choice.entitled),
+            jobs[0],
+            choice,
+            region,
+        )
         for kind, jobs in waiting.items()
         for choice in problem.classes[kind.job_class].choices
         for region in kind.regions
     ]
     verdicts: dict[int, list[tuple[Choice, Verdict]]] = {}
-    for precedence, job, choice, region in sorted(options, key=lambda one: one[0], reverse=True):
-        verdicts.setdefault(job, []).append((choice, tests.of(job, choice, precedence, region)))
+    for asking in sorted(options, key=lambda asking: asking.precedence, reverse=True):
+        verdicts.setdefault(asking.job, []).append((asking.choice, tests.of(asking)))
     reasons: dict[int, Why] = {}
     for kind, jobs in waiting.items():
         if kind.regions:
@@ -123,12 +132,26 @@ def reasons_of(
 
 
 class _Kind(NamedTuple):
-    """What jobs have in common that wait for one reason; of the regions, None is the cluster."""
+    """What jobs have in common that wait for one reason; of the regions, None is the cluster.
+
+    `who` is what rules of preemption look at, None if there are none.
+    """
 
     job_class: int
     foremost: bool
     priority: int
     regions: tuple[int | None, ...]
+    who: tuple[str | None, tuple[str, ...] | None] | None
+
+
+class _Asking(NamedTuple):
+    """An option of a job that waits, in a region: its precedence, and whom it may preempt."""
+
+    precedence: Precedence
+    leave: int
+    job: int
+    choice: Choice
+    region: int | None
 
 
 def best_verdict(verdicts: list[tuple[Choice, Verdict]]) -> Why:
@@ -162,7 +185,7 @@ class _Tests:
     ) -> None:
         self._startable, self._states, self._regions = startable, states, regions
         self._jobs = problem.round.jobs
-        self._quota = QuotaUse(problem.round, candidate, states.precedence, states.exempt)
+        self._quota = QuotaUse(problem.round, candidate, states, states.exempt)
         self._steps = parameters.PARAMETERS.placement.max_reason_steps
         self._known: dict[_Asked, bool | None] = {}
         self._shortages: dict[_Asked, dict[str, Any]] = {}
@@ -171,40 +194,38 @@ class _Tests:
         self._hosts = WeakKeyDictionary[Placement, Placement]()
         self._pools_known: dict[StateKey, PoolsLeft] = {}
 
-    def of(
-        self, job: int, choice: Choice, precedence: Precedence, region: int | None = None
-    ) -> Verdict:
+    def of(self, asking: _Asking) -> Verdict:
         """Return the first test that an option fails; one that is not decided counts as passed."""
+        precedence, leave, job, choice, region = asking
         where = {}
         if region is not None and self._regions is not None:
             where = {"region": self._regions.names[region]}
         doubt: dict[str, Any] = {}
         for reason in TESTS[:-1]:
             if reason is Reason.QUOTA:
-                lack = self._excess(job, choice, precedence, region) or None
+                lack = self._excess(asking) or None
             else:
-                state = self._states.key(reason, precedence), region
+                state = self._states.key(reason, precedence, leave), region
                 fitting = self._fits(state, job, choice)
                 doubt = {"unproven": True} if fitting is None else doubt
                 lack = None if fitting is not False else self._shortage(state, job, choice) | where
             if lack is not None:
                 return Verdict(reason, {**lack, **doubt})
         if self._startable and not doubt:
-            state = self._states.key(Reason.NOT_CHOSEN, precedence), region
+            state = self._states.key(Reason.NOT_CHOSEN, precedence, leave), region
             fitting = self._fits(state, job, choice)
             doubt = (
                 {"unproven": True} if fitting is None else {"startable": True} if fitting else {}
             )
         return Verdict(Reason.NOT_CHOSEN, doubt | where)
 
-    def _excess(
-        self, job: int, choice: Choice, precedence: Precedence, region: int | None
-    ) -> dict[str, Any]:
-        asking = self._jobs[job], choice.index, precedence
-        lack = self._quota.excess(*asking)
+    def _excess(self, asking: _Asking) -> dict[str, Any]:
+        precedence, leave, job, choice, region = asking
+        mine = self._jobs[job], choice.index, precedence, leave
+        lack = self._quota.excess(*mine)
         if lack or region is None or self._regions is None:
             return lack
-        return self._regions.quotas(region).excess(*asking)
+        return self._regions.quotas(region).excess(*mine)
 
     def _fits(self, state: _State, job: int, choice: Choice) -> bool | None:
         key = _asked(state, choice)

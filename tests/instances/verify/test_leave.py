@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.documents.plan import Plan
+from placewright import solve_round
+from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 
@@ -64,3 +65,49 @@ def test_a_victim_gives_way_to_those_alone_that_may_preempt_it(starts, broken):
     )
     found = {one.rule for one in verify(round_, plan).violations} - {"moves", "section"}
     assert found == broken
+
+
+@pytest.mark.parametrize("may", [["y"], []])
+def test_what_a_victim_gives_back_is_room_for_those_alone_that_may_preempt_it(may):
+    """Six GPUs of v's eight go to the first; a job for the other two waits, and says why."""
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h0", "gpus": 8, "gpu_model": "A100"}]},
+            "caps": ROUND["caps"],
+            "jobs": [
+                runs("v", "h0", list(range(8)), "x"),
+                job("first", 6, 2, preempts=["x"]),
+                job("other", 2, 1, preempts=may),
+            ],
+            "policy": {"terms": ["value"]},
+        }
+    )
+    plan = solve_round(round_, isolation="none")
+    said = {d.job: d for d in plan.decisions}
+    assert (said["first"].decision, said["other"].reason) == ("start", "capacity")
+    assert verify(round_, plan).ok
+    wrong = said["other"].model_copy(update={"reason": Reason.NOT_CHOSEN, "detail": None})
+    decisions = [wrong if d.job == "other" else d for d in plan.decisions]
+    assert not verify(round_, plan.model_copy(update={"decisions": tuple(decisions)})).ok
+
+
+def test_quota_that_a_victim_gives_back_is_for_those_alone_that_may_preempt_it():
+    hosts = [{"name": "h[0-1]", "gpus": 8, "gpu_model": "A100"}]
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": hosts},
+            "caps": {"x": {"gpus": 8}},
+            "jobs": [
+                runs("v", "h0", list(range(8)), "x"),
+                job("first", 6, 2, caps=["x"]),
+                job("polite", 2, 1, preempts=[], caps=["x"], weight=0),
+            ],
+            "policy": {"terms": ["value"]},
+        }
+    )
+    plan = solve_round(round_, isolation="none")
+    said = {d.job: d for d in plan.decisions}
+    assert (said["first"].decision, said["polite"].reason) == ("start", "quota")
+    detail = said["polite"].detail
+    assert (detail.job, detail.used, detail.limit) == ("v", 8000, 8000)
+    assert verify(round_, plan).ok

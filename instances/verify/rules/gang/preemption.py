@@ -141,6 +141,17 @@ class Victims:
             found[self._before(victim.job)].append(victim)
         return found
 
+    def keeps_place(self, victim: Job, job: Job, option: int) -> bool:
+        """Whether what a preempted job held is not for a waiting one with an option."""
+        if self._before(victim) >= self.rank(job, option):
+            return True
+        return self._leave.ruled and not self._leave.over(job, option, victim)
+
+    def starts_over(self, victim: Job) -> frozenset[str]:
+        """Return the started jobs that may preempt a preempted one."""
+        started = self._reading.started
+        return frozenset(one.job.name for one in started if self._is_over(one, victim))
+
     def in_the_way(self, name: str, gone: Sequence[str] = ()) -> bool:
         """Whether a victim could not stay, were it not for the arrivals of some jobs."""
         return bool(self._plan.breaks([name], self._plan.hosts(name), gone, [name]))
@@ -165,13 +176,13 @@ class Victims:
 
     def _over(self, victim: Preempted) -> set[str]:
         """Return the jobs that come and may preempt a victim."""
-        mine = self._before(victim.job)
-        return {
-            name
-            for name, placed in self._anew.items()
-            if self._ranks[name] > mine
-            and (not self._leave.ruled or self._leave.over(placed.job, placed.chosen, victim.job))
-        }
+        return {name for name, placed in self._anew.items() if self._is_over(placed, victim.job)}
+
+    def _is_over(self, placed: Placed, victim: Job) -> bool:
+        """Whether a job that comes may preempt one that ran."""
+        if self._ranks[placed.job.name] <= self._before(victim):
+            return False
+        return not self._leave.ruled or self._leave.over(placed.job, placed.chosen, victim)
 
     def _cause(
         self, victims: Sequence[Preempted], higher: set[str], owners: Sequence[Preempted]

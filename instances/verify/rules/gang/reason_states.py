@@ -24,7 +24,7 @@ class ReasonStates:
         self._reading = reading
         self._victims, self._pools = Victims(reading), Pools(reading)
         self._known: dict[Hashable, FreeHosts] = {}
-        self._numbers_known: dict[Rank, tuple[int, int]] = {}
+        self._beside: dict[Hashable, tuple[int, tuple[str, ...]]] = {}
 
     def of(self, test: Reason, job: Job, option: int) -> FreeHosts:
         """Return the hosts that a test looks at, for an option of a job."""
@@ -34,7 +34,7 @@ class ReasonStates:
             if test not in self._known:
                 self._known[test] = FreeHosts(self._reading)
             return self._known[test]
-        above, victims = self._numbers(self.rank(job, option))
+        above, victims = self._counted(job, option)
         if test is Reason.CAPACITY:
             above = 0
         elif test is Reason.NOT_CHOSEN:
@@ -62,16 +62,24 @@ class ReasonStates:
         found = [(self.rank(jobs[name], running[name].option), name) for name in names]
         return sorted(found, key=lambda pair: pair[0], reverse=True)
 
-    def _numbers(self, mine: Rank) -> tuple[int, int]:
-        """Return how many started jobs are above a precedence, and victims not below it."""
-        if mine not in self._numbers_known:
-            self._numbers_known[mine] = (
-                sum(rank > mine for rank, _ in self.started),
-                sum(rank >= mine for rank, _ in self.victims),
-            )
-        return self._numbers_known[mine]
+    def keeps_place(self, name: str, job: Job, option: int) -> bool:
+        """Whether what a preempted job held is not for a waiting one with an option."""
+        return self._victims.keeps_place(self._reading.jobs[name], job, option)
 
-    def _state(self, above: int, victims: int) -> FreeHosts:
+    def starts_over(self, name: str) -> frozenset[str]:
+        """Return the started jobs that may preempt a preempted one."""
+        return self._victims.starts_over(self._reading.jobs[name])
+
+    def _counted(self, job: Job, option: int) -> tuple[int, tuple[str, ...]]:
+        """Return how many started jobs are above an option, and whose place is not for it."""
+        mine = self.rank(job, option)
+        key = mine, job.tenant, job.preempts
+        if key not in self._beside:
+            back = (name for _, name in self.victims if self.keeps_place(name, job, option))
+            self._beside[key] = sum(rank > mine for rank, _ in self.started), tuple(back)
+        return self._beside[key]
+
+    def _state(self, above: int, victims: tuple[str, ...]) -> FreeHosts:
         """Return the hosts beside the first started jobs, and preempted ones that still count."""
         reading = self._reading
         state = self._open.copy()
@@ -82,7 +90,7 @@ class ReasonStates:
         state.pools.beside(self._pools.taken_by_all(stay))
         if victims:
             back, plan = self._open.copy(), PutBack(reading)
-            homes = [plan.home(name) for _, name in self.victims[:victims]]
+            homes = [plan.home(name) for name in victims]
             back.take(self._held([*reading.kept, *homes], self._together_before))
             back.pools.beside(self._pools.taken_by_all([*reading.kept, *homes]))
             state.keep_least(back)

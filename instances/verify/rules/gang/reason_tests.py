@@ -33,7 +33,7 @@ class ReasonTests:
         self._known: dict[Hashable, bool] = {}
         self._within: dict[tuple[int, str], FreeHosts] = {}
         self._quotas = limits_of(reading.round, by_region=reading.data is not None)
-        self._used_back: dict[tuple[Account, Rank], Held] = {}
+        self._used_back: dict[tuple[Account, Rank, frozenset[str]], Held] = {}
         self._victims: dict[Account, list[tuple[Rank, str]]] = {}
         self._after: dict[Account, Held] = {}
         self._limits: dict[Account, dict[Resource, int]] = {}
@@ -109,14 +109,14 @@ class ReasonTests:
     def used(self, job: Job, option: int, account: Account) -> dict[str, Held]:
         """Return what the jobs of an account of a job use, as an option of the job sees it.
 
-        By name of a preempted job of at least its precedence: as if it and those above it had
-        stayed, and the starts above it had not come. By "" what they hold after the round.
+        By name of a preempted job that it may not preempt: as if that and those above it had stayed
+        that no others may preempt, and the starts that may had not come. By "" what they hold after
+        the round.
         """
-        mine = self._states.rank(job, option)
         found = {"": self._used_after(account)}
         for rank, name in self._victims_of(account):
-            if rank >= mine:
-                found[name] = self._used_with(account, rank)
+            if self._states.keeps_place(name, job, option):
+                found[name] = self._used_with(account, rank, self._states.starts_over(name))
         return found
 
     def _victims_of(self, account: Account) -> list[tuple[Rank, str]]:
@@ -149,19 +149,22 @@ class ReasonTests:
             return True
         return data.facts.regions[data.facts.region_of(self._reading.cluster.hosts[host])] == region
 
-    def _used_with(self, account: Account, least: Rank) -> Held:
-        """Return what an account uses with its preempted jobs of some precedence back."""
-        key = account, least
+    def _used_with(self, account: Account, least: Rank, over: frozenset[str]) -> Held:
+        """Return what an account uses with preempted jobs back that only some others may preempt.
+
+        These are of at least some precedence, and the others have not come.
+        """
+        key = account, least, over
         if key not in self._used_back:
             reading = self._reading
             stay = [*reading.kept, *reading.migrated]
-            stay += [placed for rank, placed in self._states.started if rank <= least]
+            stay += [one for one in reading.started if one.job.name not in over]
             used: Held = Counter()
             for placed in stay:
                 if self._counts_in(placed, account):
                     used.update(asked_in(account, placed.option))
             for rank, name in self._victims_of(account):
-                if rank >= least:
+                if rank >= least and self._states.starts_over(name) <= over:
                     used.update(asked_in(account, reading.option_run(name)))
             self._used_back[key] = used
         return self._used_back[key]
