@@ -1,22 +1,22 @@
 """`slurm`: a real Slurm on loopback, its own backfill beside ours on the same state and queue.
 
 `queue` cases: a fragmented cluster of 64 hosts and a queue, decided once. `arrivals` cases: jobs
-come and end on 16 hosts. docs/benchmarks/slurm.md says more.
+come and end on 16 hosts; `starving`: a gang with many jobs behind it. docs/benchmarks/slurm.md says
+more.
 """
 
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.plots import figure_bars
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
-from benchmarks.slurm_arrivals import Arriving, arrivals, follow, run_alone, slurm_priority
+from benchmarks.slurm_arrivals import arrivals, play, starving
 from benchmarks.slurm_lab import CTLD, SLURMD, Lab
 from benchmarks.slurm_queue import GPUS_PER_HOST, Asked, asked, fragment, submit_held
 from benchmarks.slurm_trip import Depth, apply, differences, read, with_order
@@ -28,8 +28,9 @@ __all__ = ["Case", "cases", "draw", "run"]
 
 SLURM = "Slurm backfill"
 SEEDS, LOADS = range(1, 7), (0.5, 0.8)
-ARRIVAL_SEEDS = range(1, 5)
+ARRIVAL_SEEDS = range(1, 6)
 CLASSES = 3
+WATCH = f"{OURS} watch"
 CARRIED_OUT = f"{OURS} depth all"
 DEPTHS: Mapping[str, Depth] = {CARRIED_OUT: "all", f"{OURS} depth 1": 1, f"{OURS} without": None}
 """Methods by the depth of their reservations."""
@@ -39,7 +40,7 @@ PARTITION = "partitionname=gpu"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A queue of a seed and a load, or arrivals of a seed (`load` None)."""
+    """A queue of a seed and a load, arrivals of a seed (`load` None), or the gang (0, None)."""
 
     seed: int
     load: float | None
@@ -47,7 +48,9 @@ class Case:
     @property
     def name(self) -> str:
         """By which it is chosen."""
-        return f"arrivals-{self.seed}" if self.load is None else f"queue-{self.seed}-{self.load}"
+        if self.load is not None:
+            return f"queue-{self.seed}-{self.load}"
+        return f"arrivals-{self.seed}" if self.seed else "starving"
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -55,7 +58,7 @@ def cases(*, quick: bool) -> list[Case]:
     if quick:
         return [Case(1, 0.5)]
     queues = [Case(seed, load) for seed in SEEDS for load in LOADS]
-    return queues + [Case(seed, None) for seed in ARRIVAL_SEEDS]
+    return queues + [Case(seed, None) for seed in (*ARRIVAL_SEEDS, 0)]
 
 
 def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
@@ -141,7 +144,7 @@ def _as_slurm_decides(lab: Lab, jobs: list[Asked], urgent: list[int]) -> list[bo
     """Let Slurm see a whole queue at one moment, and return which of its jobs it starts."""
     lab.run("scontrol", "update", PARTITION, "State=DOWN")
     numbers = [
-        lab.submit(*job.options(), f"--priority={slurm_priority(urgent[i], i)}")
+        lab.submit(*job.options(), f"--priority={(urgent[i] + 1) * 1_000_000 - i}")
         for i, job in enumerate(jobs)
     ]
     lab.run("scontrol", "update", PARTITION, "State=UP")
@@ -168,15 +171,12 @@ def _figures(
 
 
 def _arrivals(case: Case, folder: Path) -> Iterator[Row]:
-    stream = arrivals(case.seed, classes(case.seed, 1000))
-    ways: dict[str, Callable[[Path, Sequence[Arriving]], dict[str, float]]] = {
-        method: partial(follow, depth=depth) for method, depth in DEPTHS.items() if depth
-    }
-    for method, decide in {**ways, SLURM: run_alone}.items():
-        own = folder / method.replace(" ", "-")
-        own.mkdir()
-        cpu = time.process_time()
-        figures = decide(own, stream)
-        yield Row(
-            case.name, method, None, "done", cpu_seconds=time.process_time() - cpu, figures=figures
-        )
+    """Play a stream twice at the same time: what the machine does besides delays both."""
+    stream = arrivals(case.seed, classes(case.seed, 1000)) if case.seed else starving()
+    with ThreadPoolExecutor(2) as pool:
+        made = {
+            method: pool.submit(play, folder / str(watched), stream, watched=watched)
+            for method, watched in ((WATCH, True), (SLURM, False))
+        }
+        for method, figures in made.items():
+            yield Row(case.name, method, None, "done", figures=figures.result())

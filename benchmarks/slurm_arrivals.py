@@ -1,40 +1,42 @@
-"""Jobs that come to and leave a small real Slurm, decided by its own backfill or by our rounds."""
+"""Jobs that come to and leave a small real Slurm, decided by its own backfill or by a watch."""
 
 from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_queue import GPUS_PER_HOST, Asked
-from benchmarks.slurm_trip import Depth, read, with_order
-from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD
-from placewright.instances.documents.plan import DecisionKind
-from placewright.instances.documents.source_keys import SLURM_OURS
-from placewright.instances.exporters.slurm import slurm_script
 
-__all__ = ["Arriving", "Ran", "arrivals", "follow", "overtaken", "run_alone", "slurm_priority"]
+__all__ = ["LOOK_S", "Arriving", "Ran", "Stream", "arrivals", "overtaken", "play", "starving"]
 
-SIZE = Size(hosts=16, per_leaf=4, per_spine=2)
 JOBS = 36
 MEAN_GAP_S = 4.0
 SPARE_S = 5
 """So much earlier than its limit a job ends, lest Slurm ends it."""
 
+LOOK_S = 2.0
+"""Between two looks of the watch."""
+
 TOLERANCE_S = 10
 """What a scheduler may take to notice that a job has come, or can start."""
 
 LATEST_S = 1800
-SOLVING_S = 5.0
-KEEP_ENDED = "MinJobAge=100000"
+CONFIGURATION = "MinJobAge=100000\n" + "\n".join(
+    f"PartitionName=class{rank} Nodes=ALL PriorityTier={rank + 1} MaxTime=7-0 DefMemPerCPU=1024"
+    for rank in range(3)
+)
+"""Ended jobs are kept, and classes are tiers, which a hold does not hide."""
 
 
 class Arriving(NamedTuple):
@@ -44,6 +46,13 @@ class Arriving(NamedTuple):
     job: Asked
     urgent: int
     seconds: int
+
+
+class Stream(NamedTuple):
+    """Jobs in the order in which they come, and the hosts that they come to."""
+
+    hosts: int
+    jobs: tuple[Arriving, ...]
 
 
 class Ran(NamedTuple):
@@ -63,7 +72,7 @@ class Ran(NamedTuple):
         return -self.urgent, self.place
 
 
-def arrivals(seed: int, urgent: Sequence[int]) -> list[Arriving]:
+def arrivals(seed: int, urgent: Sequence[int]) -> Stream:
     """Draw the jobs: gangs of whole hosts and parts of one, of one or two minutes."""
     draw = random.Random(seed)
     stream = []
@@ -78,92 +87,71 @@ def arrivals(seed: int, urgent: Sequence[int]) -> list[Arriving]:
         )
         stream.append(Arriving(at, job, urgent[number], 60 * minutes - SPARE_S))
         at += draw.expovariate(1 / MEAN_GAP_S)
-    return stream
+    return Stream(16, tuple(stream))
 
 
-def slurm_priority(urgent: int, place: int) -> int:
-    """Return Slurm's number for a job of a class, first come, first served within it."""
-    return (urgent + 1) * 1_000_000 - place
+def starving(hosts: int = 8, first_s: int = 30, step_s: int = 6, later: int = 25) -> Stream:
+    """Return a gang of all hosts, which all run a job, and jobs of a host that come after it."""
+    minutes = 2
+    one = Asked(1, GPUS_PER_HOST, minutes)
+    running = [Arriving(0, one, 0, first_s + i * (step_s - 1)) for i in range(hosts)]
+    gang = Arriving(2 * step_s, Asked(hosts, GPUS_PER_HOST, minutes), 0, 4 * step_s)
+    behind = [Arriving(gang.at + i * step_s, one, 0, 8 * step_s) for i in range(later)]
+    return Stream(hosts, (*running, gang, *behind))
 
 
-def run_alone(folder: Path, stream: Sequence[Arriving]) -> dict[str, float]:
-    """Let Slurm's backfill decide; return the figures."""
-    with Lab(folder, SIZE, KEEP_ENDED) as lab:
+def play(folder: Path, stream: Stream, *, watched: bool) -> dict[str, float]:
+    """Let a watch decide, or Slurm's backfill; return the figures.
 
-        def submit(place: int, one: Arriving) -> int:
-            number = slurm_priority(one.urgent, place)
-            return lab.submit(
-                *one.job.options(), f"--priority={number}", command=f"sleep {one.seconds}"
-            )
-
-        numbers = _run(lab, stream, submit, lambda _: None)
-        return _figures(_ran(lab, stream, numbers))
-
-
-def follow(folder: Path, stream: Sequence[Arriving], *, depth: Depth) -> dict[str, float]:
-    """Hold all jobs and decide a round whenever one has come or gone; return the figures.
-
-    A decision is all from the dump to the last command. Jobs that wait are not told why, but those
-    that were released before are held again.
+    A watch is the command `placewright watch slurm --apply`, and holds all jobs.
     """
-    with Lab(folder, SIZE, KEEP_ENDED) as lab:
-
-        def submit(place: int, one: Arriving) -> int:
-            del place
-            command = f"sleep {one.seconds}"
-            number = lab.submit(*one.job.options(), "--hold", command=command)
-            lab.run("scontrol", "update", f"jobid={number}", f"AdminComment={HELD}")
-            return number
-
-        def decide(numbers: Sequence[int]) -> None:
-            rank = {str(number): stream[i].urgent for i, number in enumerate(numbers)}
-            began = time.monotonic()
-            round_ = with_order(read(lab), rank, depth)
-            plan = solve_round(round_, time_limit=SOLVING_S, isolation="none")
-            sent = {job.name for job in round_.jobs if SLURM_OURS in job.annotations}
-            waits = {d.job for d in plan.decisions if d.decision is DecisionKind.WAIT} - sent
-            with suppress(RuntimeError):  # a job that Slurm started meanwhile is decided anew
-                lab.run("sh", text=slurm_script(round_, plan.without_jobs(waits)).text)
-            seconds.append(time.monotonic() - began)
-
-        seconds: list[float] = []
-        numbers = _run(lab, stream, submit, decide)
-        figures = _figures(_ran(lab, stream, numbers))
-        return {**figures, "a decision, s": fmean(seconds)}
+    with Lab(folder, Size(stream.hosts, per_leaf=4, per_spine=2), CONFIGURATION) as lab:
+        if not watched:
+            return _figures(_ran(lab, stream, _run(lab, stream)), stream.hosts)
+        with _watch(lab, folder):
+            return _figures(_ran(lab, stream, _run(lab, stream, "--hold")), stream.hosts)
 
 
-def _run(
-    lab: Lab,
-    stream: Sequence[Arriving],
-    submit: Callable[[int, Arriving], int],
-    decide: Callable[[Sequence[int]], None],
-) -> list[int]:
-    """Submit the jobs at their times, decide on each change, and return their numbers."""
+@contextmanager
+def _watch(lab: Lab, folder: Path) -> Iterator[None]:
+    words = (sys.executable, "-m", "placewright.cli.app", "watch", "slurm", "--apply")
+    options = ("-o", str(folder / "plans"), "--every", f"{LOOK_S:g}", "--time-limit", "5")
+    with (folder / "watch.log").open("wb") as log:
+        process = subprocess.Popen((*words, *options), env=lab.environment, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _run(lab: Lab, stream: Stream, *options: str) -> list[int]:
+    """Submit the jobs at their times, wait until they have ended, and return their numbers."""
     numbers: list[int] = []
     began = time.monotonic()
-    seen: frozenset[tuple[int, str]] = frozenset()
     while time.monotonic() - began < LATEST_S:
-        while len(numbers) < len(stream) and stream[len(numbers)].at <= time.monotonic() - began:
-            numbers.append(submit(len(numbers), stream[len(numbers)]))
-        now = frozenset((job.job, job.state) for job in lab.jobs().values())
-        if len(numbers) == len(stream) and not now:
+        for one in stream.jobs[len(numbers) :]:
+            if one.at > time.monotonic() - began:
+                break
+            words = (*one.job.options(), f"--partition=class{one.urgent}", *options)
+            numbers.append(lab.submit(*words, command=f"sleep {one.seconds}"))
+            if options:
+                lab.run("scontrol", "update", f"jobid={numbers[-1]}", f"AdminComment={HELD}")
+        if len(numbers) == len(stream.jobs) and not lab.jobs():
             return numbers
-        if now != seen:
-            decide(numbers)
-            seen = now
         time.sleep(0.3)
     raise TimeoutError(f"jobs do not end within {LATEST_S} s")
 
 
-def _ran(lab: Lab, stream: Sequence[Arriving], numbers: Sequence[int]) -> list[Ran]:
+def _ran(lab: Lab, stream: Stream, numbers: Sequence[int]) -> list[Ran]:
     """Read from Slurm when and where the jobs ran."""
     listed = json.loads(lab.run("squeue", "--json", "--states=all"))["jobs"]
     by_number = {job["job_id"]: job for job in listed}
     return [
         Ran(
-            urgent=stream[place].urgent,
+            urgent=stream.jobs[place].urgent,
             place=place,
-            gpus=stream[place].job.gpus,
+            gpus=stream.jobs[place].job.gpus,
             hosts=frozenset(lab.expand(by_number[number]["nodes"])),
             submitted=by_number[number]["submit_time"],
             started=by_number[number]["start_time"],
@@ -173,27 +161,27 @@ def _ran(lab: Lab, stream: Sequence[Arriving], numbers: Sequence[int]) -> list[R
     ]
 
 
-def _figures(ran: Sequence[Ran]) -> dict[str, float]:
+def _figures(ran: Sequence[Ran], hosts: int) -> dict[str, float]:
     waits = {job.place: job.started - job.submitted for job in ran}
+    gangs = [waits[job.place] for job in ran if len(job.hosts) > 1]
     span = max(job.ended for job in ran) - min(job.submitted for job in ran)
     used = sum(job.gpus * len(job.hosts) * (job.ended - job.started) for job in ran)
-    late = [delay for job in ran if (delay := overtaken(job, ran)) > TOLERANCE_S]
+    late = [delay for job in ran if (delay := overtaken(job, ran, hosts)) > TOLERANCE_S]
     figures = {"jobs": len(ran), "mean wait, s": fmean(waits.values())}
-    figures["mean wait by GPUs, s"] = sum(
-        waits[job.place] * job.gpus * len(job.hosts) for job in ran
-    ) / sum(job.gpus * len(job.hosts) for job in ran)
     for rank in sorted({job.urgent for job in ran}, reverse=True):
         of = [waits[job.place] for job in ran if job.urgent == rank]
         figures[f"mean wait, class {rank}"] = fmean(of)
+    figures["mean wait of gangs, s"] = fmean(gangs)
+    figures["longest wait of gangs, s"] = max(gangs)
     figures["longest wait, s"] = max(waits.values())
-    figures["allocation %"] = 100 * used / (SIZE.hosts * GPUS_PER_HOST * span)
+    figures["allocation %"] = 100 * used / (hosts * GPUS_PER_HOST * span)
     figures["last end, s"] = span
     figures["overtaken"] = len(late)
     figures["longest delay by it, s"] = max(late, default=0)
     return figures
 
 
-def overtaken(job: Ran, ran: Sequence[Ran]) -> int:
+def overtaken(job: Ran, ran: Sequence[Ran], hosts: int) -> int:
     """Return the seconds by which later jobs of lower order delayed a job, 0 if they did not.
 
     The first moment counts at which it headed the queue, had no room, and would have had room
@@ -207,15 +195,16 @@ def overtaken(job: Ran, ran: Sequence[Ran]) -> int:
         if any(o.order < job.order for o in waits):
             continue
         holding = [o for o in ran if o.started <= moment < o.ended]
-        if not _fits(job, holding) and _fits(job, [o for o in holding if o not in behind]):
+        before = [o for o in holding if o not in behind]
+        if not _fits(job, holding, hosts) and _fits(job, before, hosts):
             return job.started - moment
     return 0
 
 
-def _fits(job: Ran, holding: Sequence[Ran]) -> bool:
+def _fits(job: Ran, holding: Sequence[Ran], hosts: int) -> bool:
     held: defaultdict[str, int] = defaultdict(int)
     for other in holding:
         for host in other.hosts:
             held[host] += other.gpus
     busy = sum(GPUS_PER_HOST - gpus < job.gpus for gpus in held.values())
-    return SIZE.hosts - busy >= len(job.hosts)
+    return hosts - busy >= len(job.hosts)

@@ -9,7 +9,10 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.caveats import read_caveats
 from placewright.instances.converters.slurm.context import Context
-from placewright.instances.converters.slurm.eligibility import reservations_of_pending
+from placewright.instances.converters.slurm.eligibility import (
+    reservations_of_pending,
+    with_fulfilled,
+)
 from placewright.instances.converters.slurm.jobs import jobs_of
 from placewright.instances.converters.slurm.licences import Licences, read_licences
 from placewright.instances.converters.slurm.limits import read_limits
@@ -70,7 +73,7 @@ def read_slurm(
     """
     found = find_sources(sources)
     book = Bookkeeping(lenient=lenient)
-    jobs = read_list(SlurmJob, found.parts["jobs"], "jobs", book)
+    jobs = with_fulfilled(read_list(SlurmJob, found.parts["jobs"], "jobs", book))
     listed = read_list(SlurmNode, found.parts["nodes"], "nodes", book)
     of_jobs, of_nodes = (
         read_records(Dump, found.parts[part], part).last_update for part in ("jobs", "nodes")

@@ -21,6 +21,13 @@ BY_USER = frozenset({"JobHeldUser", "JobHeld"})
 """Also what a job is that is held as it is submitted, or as it is requeued."""
 
 DEPENDS = frozenset({"Dependency", "DependencyNeverSatisfied"})
+ENDED = frozenset(
+    {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE"}
+)
+FULFILS = {"afterany": ENDED, "afterok": frozenset({"COMPLETED"})}
+"""States of a job by the dependency that they fulfil."""
+
+_UNFULFILLED = re.compile(r"(afterany|afterok):([0-9]+)\(unfulfilled\)")
 BEGINS_LATER = frozenset({"BeginTime"})
 ACCOUNT_LIMITS = frozenset(
     {
@@ -91,6 +98,29 @@ def depends(job: SlurmJob) -> bool:
     """Whether a pending job waits for others: a hold hides the reason, and not what it names."""
     left = [one for one in re.split(r"[,?]", job.dependency) if not one.endswith("(fulfilled)")]
     return job.state_reason in DEPENDS or any(left)
+
+
+def with_fulfilled(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
+    """Return jobs whose dependencies are fulfilled if the jobs that they name are said to be.
+
+    Slurm looks at those of a job that is held once a minute, and lists it as waiting until then.
+    """
+    states: dict[str, list[frozenset[str]]] = {}
+    for job in jobs:
+        for number in {job.job_id, job.array_job_id or 0, job.het_job_id or 0} - {0}:
+            states.setdefault(str(number), []).append(frozenset(job.states))
+
+    def checked(found: re.Match[str]) -> str:
+        seen = states.get(found[2], ())
+        fulfilled = bool(seen) and all(one <= FULFILS[found[1]] for one in seen)
+        return f"{found[1]}:{found[2]}(fulfilled)" if fulfilled else found[0]
+
+    return [
+        job.model_copy(update={"dependency": _UNFULFILLED.sub(checked, job.dependency)})
+        if "(unfulfilled)" in job.dependency
+        else job
+        for job in jobs
+    ]
 
 
 def check_pending(job: SlurmJob, limits: Limits, now: int, qos: Iterable[str] = ()) -> None:

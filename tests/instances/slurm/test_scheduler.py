@@ -261,6 +261,28 @@ def test_a_held_job_is_judged_by_its_fields(tmp_path, asked, why):
     assert reason(made, "1") == why
 
 
+@pytest.mark.parametrize(
+    ("states", "kind", "waits"),
+    [
+        ([["COMPLETED"]], "afterok", False),
+        ([["COMPLETED"]], "afterany", False),
+        ([["FAILED"]], "afterany", False),
+        ([["FAILED"]], "afterok", True),
+        ([["FAILED"]], "afternotok", True),
+        ([["RUNNING"]], "afterany", True),
+        ([["COMPLETED", "COMPLETING"]], "afterok", True),
+        ([["COMPLETED"], ["RUNNING"]], "afterany", True),
+        ([], "afterany", True),
+    ],
+)
+def test_a_dependency_on_a_job_that_has_ended_is_fulfilled(tmp_path, states, kind, waits):
+    """Slurm lists that of a held job as unfulfilled for up to a minute."""
+    others = [job(8 + i, job_state=one, array_job_id=8) for i, one in enumerate(states)]
+    own = job(1, dependency=f"{kind}:8(unfulfilled)", **HELD, **NODE)
+    made = convert(tmp_path, [own, *others])
+    assert [one.name for one in made.round.jobs if one.running is None] == ["1"] * (not waits)
+
+
 def test_a_held_job_that_begins_later_is_not_started_before(tmp_path):
     made = convert(tmp_path, [job(1, eligible_time=5000, **HELD, **NODE)])
     assert made.round.jobs[0].not_before == 5000
