@@ -37,7 +37,7 @@ class Pace:
     Parameters
     ----------
     every_s
-        Seconds between two looks.
+        Seconds from one look to the next; after one that took long half of them.
     max_age_s
         A plan is not carried out if its state was read longer ago than this.
     rounds
@@ -83,6 +83,7 @@ def watch(
     looks = _Looks(source, follower, actor, record, pace, tell)
     failures = 0
     while True:
+        began = time.monotonic()
         try:
             looks.look()
             failures = 0
@@ -94,7 +95,9 @@ def watch(
             raise GivenUpError(f"{failures} looks in a row failed; the last one: {looks.problem}")
         if pace.rounds is not None and looks.decided >= pace.rounds:
             return
-        source.wait(min(pace.every_s * 2 ** min(failures, 10), MOST_PATIENCE_S))
+        rest = max(pace.every_s / 2, pace.every_s - (time.monotonic() - began))
+        again = min(pace.every_s * 2 ** min(failures, 10), MOST_PATIENCE_S)
+        source.wait(again if failures else rest)
 
 
 @dataclass(slots=True)

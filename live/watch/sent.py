@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.job import Running
 from placewright.instances.documents.plan import Decision, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
@@ -34,7 +34,7 @@ class Sent:
                 self._sent[decision.job] = decision, now
 
     def applied_to(self, round_: Round) -> Round:
-        """Return a round in which jobs run that were sent, if there is room for them all."""
+        """Return a round in which jobs run that were sent, as far as there is room for them."""
         now = self.clock()
         waiting = {job.name for job in round_.jobs if job.running is None and not job.held}
         self._sent = {
@@ -42,22 +42,42 @@ class Sent:
             for name, (decision, since) in self._sent.items()
             if name in waiting and now - since < PATIENCE_S
         }
-        if not self._sent:
-            return round_
-        jobs = tuple(self._running(job, round_.now) for job in round_.jobs)
-        made = round_.model_copy(update={"jobs": jobs})
-        try:
-            check_round(made)
-        except InvalidInputError:  # something else runs there, or the job has changed
-            self._sent.clear()
-            return round_
+        made = _running(round_, {name: decision for name, (decision, _) in self._sent.items()})
+        if made is not None:
+            return made
+        fits: dict[str, Decision] = {}
+        made = round_
+        for name, (decision, _) in tuple(self._sent.items()):
+            more = _running(round_, {**fits, name: decision})
+            if more is None:  # something else runs there, or the job has changed
+                del self._sent[name]
+            else:
+                fits[name], made = decision, more
         return made
 
-    def _running(self, job: Job, now: int) -> Job:
-        if job.name not in self._sent:
-            return job
-        decision, _ = self._sent[job.name]
-        running = Running(
-            option=decision.option or 0, tasks=decision.tasks, pinned=True, started=now
+
+def _running(round_: Round, sent: Mapping[str, Decision]) -> Round | None:
+    """Return a round in which these jobs run as decided; None if they cannot."""
+    if not sent:
+        return round_
+    jobs = [
+        job.model_copy(
+            update={
+                "running": Running(
+                    option=sent[job.name].option or 0,
+                    tasks=sent[job.name].tasks,
+                    pinned=True,
+                    started=round_.now,
+                )
+            }
         )
-        return job.model_copy(update={"running": running})
+        if job.name in sent
+        else job
+        for job in round_.jobs
+    ]
+    made = round_.model_copy(update={"jobs": tuple(jobs)})
+    try:
+        check_round(made)
+    except InvalidInputError:
+        return None
+    return made

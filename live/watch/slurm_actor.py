@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -20,6 +21,14 @@ PATIENCE_S = 120
 TELLS = len(("scontrol", "update", "jobid=", "AdminComment="))
 """Words of a command that writes a comment and nothing else."""
 
+TELLING_S = 2.0
+"""How long a round may tell jobs why they wait, lest those that start wait for the next look."""
+
+TOLD_FOR_S = 600.0
+"""How long what a job was told stands if only its numbers are others: times change at each look."""
+
+_STATE_WIDTHS = (20, 60, len(HELD))
+_NUMBERS = re.compile(r"[0-9]+")
 _SENDS = (DecisionKind.START, DecisionKind.MIGRATE)
 _HELD_BY_ADMIN = "JobHeldAdmin"
 
@@ -41,7 +50,7 @@ class SlurmActor:
         self._timeout_s = timeout_s
         self._applies = applies
         self._comments = comments
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, float]] = {}
 
     def commands(self, round_: Round, plan: Plan) -> tuple[str, Sequence[str]]:
         """Return the script that carries the plan out, and what it leaves out."""
@@ -53,6 +62,7 @@ class SlurmActor:
 
         A step is not done if its job is no longer as it was, a command fails, or it needs a step
         that was not done. Comments that are not written are not told: the next plan has new ones.
+        They come last, and those for which there is no time wait for the next round.
         """
         sent: set[str] = set()
         left: set[str] = set()
@@ -60,14 +70,17 @@ class SlurmActor:
         going = {one.job for one in plan.decisions if one.decision in _SENDS}
         steps = slurm_steps(round_, plan).steps
         waiting = {step.job for step in steps if _only_tells(step)}
-        self._told = {job: text for job, text in self._told.items() if job in waiting}
+        self._told = {job: told for job, told in self._told.items() if job in waiting}
+        telling = 0.0
         for i, step in enumerate(steps):
             if time.monotonic() > until:
                 undone.append(f"not done: the last {count(len(steps) - i, 'step')}: too old by now")
                 break
             if _only_tells(step):
-                if self._applies or self._comments:
+                if (self._applies or self._comments) and telling < TELLING_S:
+                    began = time.monotonic()
                     self._tell(step)
+                    telling += time.monotonic() - began
             elif self._applies:
                 unmet = step.unmet(left)
                 problem = f"needs {unmet}" if unmet else self._take(step)
@@ -79,10 +92,12 @@ class SlurmActor:
         return Acted(frozenset(sent), tuple(undone))
 
     def _tell(self, step: Step) -> None:
-        """Write why a job waits, unless that was said before."""
-        text = step.commands[0].words[-1]
-        if self._told.get(step.job) != text and not self._take(step):
-            self._told[step.job] = text
+        """Write why a job waits, unless that was said before, and lately if in other numbers."""
+        text, now = step.commands[0].words[-1], time.monotonic()
+        before, at = self._told.get(step.job, ("", 0.0))
+        same = _NUMBERS.sub("", text) == _NUMBERS.sub("", before) and now < at + TOLD_FOR_S
+        if text != before and not same and not self._take(step):
+            self._told[step.job] = text, now
 
     def _take(self, step: Step) -> str:
         """Take a step; return why it was not taken, "" if it was."""
@@ -123,26 +138,30 @@ class SlurmActor:
         named = self._ask(("scontrol", "show", "hostnames", listed)) if listed else None
         return set((named or "").split())
 
-    def _state(self, job: str) -> tuple[str, str]:
-        """Return state and reason of a job, "" if there is none of its number.
+    def _state(self, job: str) -> tuple[str, str, str]:
+        """Return state, reason and mark of a job, "" if there is none of its number.
 
-        Of a heterogeneous job squeue lists all components; one that pends goes first.
+        Of a heterogeneous job squeue lists all components; one that pends goes first, and marks
+        that differ are none.
         """
-        listed = self._ask(("squeue", "-h", "-j", job, "-o", "%T|%r")) or ""
-        first = min(listed.split("\n"), key=lambda line: not line.startswith("PENDING"))
-        state, _, reason = first.strip().partition("|")
-        return state, reason
+        widths = zip(("State", "Reason", "admin_comment"), _STATE_WIDTHS, strict=True)
+        asked = ",".join(f"{name}:{width}" for name, width in widths)
+        listed = self._ask(("squeue", "-h", "-j", job, "-O", asked)) or ""
+        lines = sorted(listed.splitlines(), key=lambda line: not line.startswith("PENDING"))
+        state, reason, _ = _STATE_WIDTHS
+        marks = {line[state + reason :].rstrip() for line in lines}
+        first = lines[0] if lines else ""
+        mark = marks.pop() if len(marks) == 1 else ""
+        return first[:state].rstrip(), first[state : state + reason].rstrip(), mark
 
     def _pending(self, job: str) -> bool | None:
         """Return whether a pending job is held by Placewright; None if it is not ours to start."""
-        state, reason = self._state(job)
+        state, reason, mark = self._state(job)
         if state != "PENDING" or reason == _HELD_BY_ADMIN:
             return None
         if "held" not in reason.lower() and "hold" not in reason.lower():
             return False
-        words = ("squeue", "-h", "-j", job, "-O", f"admin_comment:{len(HELD)}")
-        marks = set((self._ask(words) or "").rstrip("\n").split("\n"))
-        return True if marks == {HELD} else None
+        return True if mark == HELD else None
 
     @staticmethod
     def _comes_to(true: Callable[[], bool]) -> bool:

@@ -10,8 +10,11 @@ import pytest
 
 from placewright import Plan, Round, load_round, verify
 from placewright.instances.converters import Bookkeeping, LiveConversion
+from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
+from placewright.instances.exporters.slurm_steps import Command, State, Step, Steps
 from placewright.instances.io.files import load_plan, parse_round
+from placewright.live.watch import slurm_actor
 from placewright.live.watch.follow import Follower, changes_between
 from placewright.live.watch.loop import (
     DECIDED_AGAIN,
@@ -24,6 +27,7 @@ from placewright.live.watch.loop import (
 from placewright.live.watch.reading import Acted, Reading, SourceError
 from placewright.live.watch.record import FAILURE, HEARTBEAT, METRICS, PLAN, ROUND, Record
 from placewright.live.watch.sent import PATIENCE_S, Sent
+from placewright.live.watch.slurm_actor import SlurmActor
 
 
 def round_of(now: int = 0, *, healthy: bool = True, **jobs: str | None) -> Round:
@@ -111,7 +115,7 @@ def test_it_decides_when_something_changed_and_writes_round_and_plan(tmp_path):
         {"a": "keep", "b": "start"},
         {"a": "keep"},
     ]
-    assert source.waited == [10, 10, 10]
+    assert source.waited == [pytest.approx(7.5, abs=2.5)] * 3
     last, plan = load_round(tmp_path / ROUND), load_plan(tmp_path / PLAN)
     assert last.now == 4
     assert verify(last, plan).ok
@@ -139,7 +143,7 @@ def test_pauses_double_and_end_with_the_first_answer(tmp_path):
     down = SourceError("down")
     source = States(down, down, down, round_of(1, a=None), round_of(2, a="h0"))
     play(source, tmp_path, 2)
-    assert source.waited == [20, 40, 80, 10]
+    assert source.waited == [20, 40, 80, pytest.approx(7.5, abs=2.5)]
 
 
 def test_a_state_that_is_too_old_is_not_acted_on(tmp_path):
@@ -153,7 +157,7 @@ def test_what_was_not_done_is_decided_anew_at_once_when_seen_again(tmp_path):
     source = States(round_of(1, a=None))
     actor, said = play(source, tmp_path, 2, ["not done: start a"])
     assert len(actor.got) == 2
-    assert source.waited == [10]
+    assert source.waited == [pytest.approx(7.5, abs=2.5)]
     assert "not done: start a" in said
 
 
@@ -287,6 +291,45 @@ def test_a_job_that_was_sent_counts_as_running_there_for_a_while():
     sent.note(plan, {"a"})
     now[0] = PATIENCE_S
     assert sent.applied_to(before) is before, "it has not started in time"
+
+
+def test_of_the_jobs_that_were_sent_only_those_without_room_are_decided_anew():
+    sent = Sent()
+    there = {"a": (Task(host="h0", gpus=(0, 1)),), "b": TASKS}
+    plan = Plan(
+        decisions=tuple(
+            Decision(job=name, decision=DecisionKind.START, option=0, tasks=tasks)
+            for name, tasks in there.items()
+        )
+    )
+    sent.note(plan, there)
+    made = sent.applied_to(round_of(2, a=None, b=None, c="h0"))
+    assert [job.name for job in made.jobs if job.running is not None] == ["b", "c"]
+
+
+def test_jobs_are_told_again_why_they_wait_when_more_than_numbers_changed(monkeypatch):
+    """Else hundreds of jobs whose reservations move by a second take all time of a look."""
+    written, why = [], ["has a reservation at 07:00"]
+
+    def run(words, timeout_s):
+        written.extend([words[-1]] if words[0] == "scontrol" else [])
+        return f"{'PENDING':20}{'JobHeldUser':60}{HELD}", ""
+
+    def steps(*_):
+        comment = ("scontrol", "update", "jobid=7", f"AdminComment={why[-1]}")
+        return Steps([Step("7", "say why 7 waits", State.PENDING, (Command(comment),))])
+
+    monkeypatch.setattr(slurm_actor, "run", run)
+    monkeypatch.setattr(slurm_actor, "slurm_steps", steps)
+    actor = SlurmActor(timeout_s=1, applies=True, comments=False)
+    for said in ("has a reservation at 07:00", "has a reservation at 07:01", "job 6 runs"):
+        why.append(said)
+        assert actor.act(round_of(), Plan(), time.monotonic() + 9).undone == ()
+    assert written == ["AdminComment=has a reservation at 07:00", "AdminComment=job 6 runs"]
+    monkeypatch.setattr(slurm_actor, "TELLING_S", 0.0)
+    why.append("there was no time to tell")
+    assert actor.act(round_of(), Plan(), time.monotonic() + 9).undone == ()
+    assert len(written) == 2
 
 
 TASKS = (Task(host="h1", gpus=(0, 1)),)
