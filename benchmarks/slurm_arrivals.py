@@ -17,6 +17,7 @@ from typing import NamedTuple
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_queue import GPUS_PER_HOST, Asked
 from placewright.instances.derived.slurm_marks import HELD
+from placewright.live.watch.record import HEARTBEAT
 
 __all__ = ["LOOK_S", "Arriving", "Ran", "Stream", "arrivals", "overtaken", "play", "starving"]
 
@@ -119,6 +120,8 @@ def _watch(lab: Lab, folder: Path) -> Iterator[None]:
     with (folder / "watch.log").open("wb") as log:
         process = subprocess.Popen((*words, *options), env=lab.environment, stderr=log)
     try:
+        while process.poll() is None and not (folder / "plans" / HEARTBEAT).exists():
+            time.sleep(0.1)
         yield
     finally:
         process.terminate()

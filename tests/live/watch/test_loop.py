@@ -324,11 +324,11 @@ def test_jobs_are_told_again_why_they_wait_when_more_than_numbers_changed(monkey
     actor = SlurmActor(timeout_s=1, applies=True, comments=False)
     for said in ("has a reservation at 07:00", "has a reservation at 07:01", "job 6 runs"):
         why.append(said)
-        assert actor.act(round_of(), Plan(), time.monotonic() + 9).undone == ()
+        assert actor.act(round_of(), Plan(decisions=()), time.monotonic() + 9).undone == ()
     assert written == ["AdminComment=has a reservation at 07:00", "AdminComment=job 6 runs"]
     monkeypatch.setattr(slurm_actor, "TELLING_S", 0.0)
     why.append("there was no time to tell")
-    assert actor.act(round_of(), Plan(), time.monotonic() + 9).undone == ()
+    assert actor.act(round_of(), Plan(decisions=()), time.monotonic() + 9).undone == ()
     assert len(written) == 2
 
 

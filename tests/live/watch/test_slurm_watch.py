@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from benchmarks.slurm_arrivals import LOOK_S, play, starving
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_soak import LICENCES, Soak
 from placewright.instances.derived.slurm_marks import HELD
@@ -14,6 +17,9 @@ from placewright.live.watch.slurm_actor import SlurmActor, release_held
 from placewright.live.watch.slurm_source import SlurmSource
 
 pytestmark = pytest.mark.slurm
+BUSY_S = 6.0
+"""By how much a machine that does much else may delay a look and what it starts."""
+
 ROUNDS, RESTARTS, KILLS, DRAINS = 20, 1, 1, 2
 
 
@@ -31,6 +37,22 @@ def test_jobs_run_once_while_slurmctld_restarts_and_the_watch_is_killed(lab, tmp
     assert made.rounds >= ROUNDS
     assert (made.restarts, made.kills) == (RESTARTS, KILLS)
     assert made.jobs > 0
+
+
+def test_a_gang_does_not_starve_behind_small_jobs_that_come_after_it(tmp_path):
+    """It waits for what runs as it comes, as under Slurm alone, and nobody overtakes it.
+
+    Small jobs would keep it waiting for 16 s more.
+    """
+    stream = starving(hosts=4, first_s=6, step_s=2, later=4)
+    with ThreadPoolExecutor(2) as pool:
+        watched, alone = (
+            pool.submit(play, tmp_path / name, stream, watched=name == "watch")
+            for name in ("watch", "alone")
+        )
+    assert watched.result()["overtaken"] == 0
+    wait = "longest wait of gangs, s"
+    assert watched.result()[wait] <= alone.result()[wait] + LOOK_S + BUSY_S
 
 
 class HeldAgainError(Exception):
