@@ -20,7 +20,8 @@ PATIENCE_S = 30.0
 class Sent:
     """Lets jobs that were sent count as running where they were sent, for a while.
 
-    Otherwise a plan that is made before the scheduler has acted would send them elsewhere.
+    Otherwise a plan that is made before the scheduler has acted would send them elsewhere. Those
+    whose host is drained meanwhile will not start there, and are decided anew.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -37,10 +38,13 @@ class Sent:
         """Return a round in which jobs run that were sent, as far as there is room for them."""
         now = self.clock()
         waiting = {job.name for job in round_.jobs if job.running is None and not job.held}
+        healthy = {host.name for host in round_.cluster.hosts if host.healthy}
         self._sent = {
             name: (decision, since)
             for name, (decision, since) in self._sent.items()
-            if name in waiting and now - since < PATIENCE_S
+            if name in waiting
+            and now - since < PATIENCE_S
+            and all(task.host in healthy for task in decision.tasks)
         }
         made = _running(round_, {name: decision for name, (decision, _) in self._sent.items()})
         if made is not None:

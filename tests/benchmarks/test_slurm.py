@@ -59,5 +59,5 @@ def test_the_same_seed_draws_the_same_jobs(seed):
 
 def test_cases_have_names_of_their_own():
     names = [case.name for case in cases(quick=False)]
-    assert len(set(names)) == len(names) == 16
+    assert len(set(names)) == len(names) == 18
     assert cases(quick=True)[0].name in names

@@ -305,6 +305,8 @@ def test_of_the_jobs_that_were_sent_only_those_without_room_are_decided_anew():
     sent.note(plan, there)
     made = sent.applied_to(round_of(2, a=None, b=None, c="h0"))
     assert [job.name for job in made.jobs if job.running is not None] == ["b", "c"]
+    drained = round_of(3, a=None, b=None, healthy=False)
+    assert sent.applied_to(drained) is drained
 
 
 def test_jobs_are_told_again_why_they_wait_when_more_than_numbers_changed(monkeypatch):
