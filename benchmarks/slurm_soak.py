@@ -175,8 +175,8 @@ class _Cluster:
             if [line[0] for line in seen] != ["start", "end"]:
                 made.wrong.append(f"{number}: noted {' '.join(map(' '.join, seen)) or 'nothing'}")
                 continue
-            (_, started, hosts, gpus), (_, ended) = seen
-            if int(gpus) != job.form.gpus or int(hosts) not in job.form.hosts:
+            (_, started, hosts, *gpus), (_, ended) = seen  # no GPUs: Slurm has just restarted
+            if gpus not in ([], [str(job.form.gpus)]) or int(hosts) not in job.form.hosts:
                 asked = " : ".join(job.form.words)
                 made.wrong.append(f"{number}: {hosts} hosts of {gpus} GPUs, asked {asked}")
             last = ends if "{last}" in job.form.words[0] else 0.0
@@ -324,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--restarts", type=int, default=5, help="of slurmctld")
     parser.add_argument("--kills", type=int, default=10, help="of the watch")
     parser.add_argument("--drains", type=int, default=10, help="of nodes")
-    parser.add_argument("--hosts", type=int, default=5)
+    parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path, help="a copy of what the watch says")
     asked = parser.parse_args(arguments)

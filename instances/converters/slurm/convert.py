@@ -22,6 +22,7 @@ from placewright.instances.converters.slurm.nodes import (
     hosts,
     over_full,
     take_nodes,
+    unlisted_gpus,
 )
 from placewright.instances.converters.slurm.partitions import read_partitions
 from placewright.instances.converters.slurm.preemption import Preemption
@@ -119,6 +120,9 @@ def read_slurm(
     made = jobs_of(jobs, context, licences, book)
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
+    unlisted = unlisted_gpus(nodes, made.occupied.gpus, made.closed)
+    if unlisted:
+        book.cannot_say("whose GPUs are that Slurm has in use, and no job of the dump", *unlisted)
     if not any(node.gres.total for node in nodes.by_name.values()):
         book.cannot_say("GPUs, as no node has any in its Gres: see gres.conf, GresTypes")
     if limits.without_parents:
@@ -151,7 +155,10 @@ def read_slurm(
             for name in sorted(tenants)
         ),
         caps=made.caps,
-        reservations=tuple(Reservation(host=host) for host in made.closed),
+        reservations=(
+            *(Reservation(host=host) for host in made.closed),
+            *(Reservation(host=host, gpus=tuple(gpus)) for host, gpus in unlisted.items()),
+        ),
         maintenance=tuple(
             Outage(host=name, start=one.start_time, end=one.end_time)
             for one in later

@@ -80,10 +80,10 @@ JOB = Ledger(
 NODE = Ledger(
     "nodes",
     """name state state_flags partitions active_features cpus effective_cpus threads real_memory
-    specialized_memory gres""",
+    specialized_memory gres gres_used""",
     """address alloc_cpus alloc_idle_cpus alloc_memory architecture boards boot_time
     burstbuffer_network_address cert_flags cluster_name comment cores cpu_binding cpu_load energy
-    external_sensors extra features free_mem free_memory gres_used hostname idle_cpus instance_id
+    external_sensors extra features free_mem free_memory hostname idle_cpus instance_id
     instance_type last_busy next_state_after_reboot next_state_after_reboot_flags operating_system
     port power reason reason_changed_at reason_set_by_user reservation resume_after
     slurmd_start_time slurmd_version sockets specialized_cores specialized_cpus suspend_time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -225,6 +225,24 @@ def _resources(node: SlurmNode, counted: frozenset[str], held: Mapping[str, int]
     has = {of_model(model): node.gres.gpus[model] for model in counted & node.gres.models}
     has |= {f"gres/{part}": number for part, number in node.gres.parts.items()}
     return {name: max(has.get(name, 0), held.get(name, 0)) for name in sorted({*has, *held})}
+
+
+def unlisted_gpus(
+    nodes: Nodes, held: Mapping[str, Mapping[int, int]], closed: Collection[str]
+) -> dict[str, list[int]]:
+    """Return the GPUs by open host that Slurm has in use, and that no job of the dump holds.
+
+    A job that ends holds them until its epilog has run; some releases lose count as they restart.
+    Slurm starts nothing there.
+    """
+    found = {}
+    for name, node in sorted(nodes.by_name.items()):
+        used = node.gres_used
+        free = [index for index in range(node.gres.total) if not held.get(name, {}).get(index)]
+        more = used.total - (node.gres.total - len(free))
+        if free and more > 0 and name not in closed:
+            found[name] = ([i for i in free if i in used.indices] or free)[:more]
+    return found
 
 
 def over_full(nodes: Nodes, held: Mapping[str, tuple[int, int]]) -> list[str]:

@@ -293,6 +293,7 @@ class SlurmNode(Record):
     real_memory: Number = None
     specialized_memory: Number = None
     gres: GresText = _NO_GRES_FIELD
+    gres_used: GresText = _NO_GRES_FIELD
 
     @property
     def states(self) -> frozenset[str]:

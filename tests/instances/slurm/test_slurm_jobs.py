@@ -447,3 +447,20 @@ def test_a_job_alone_on_a_node_where_others_run_is_where_it_is(tmp_path):
     assert host.resources == {"node": 1001}
     plan = solve_round(made.round, time_limit=1.0, isolation="none")
     assert [one.decision for one in plan.decisions] == ["keep", "keep", "wait"]
+
+
+@pytest.mark.parametrize(
+    ("used", "closed"),
+    [
+        ("gpu:h100:4(IDX:0-3)", [("h0", (1, 2, 3))]),
+        ("gpu:h100:3,shard:0", [("h0", (1, 2))]),
+        ("gpu:h100:1(IDX:0),shard:0", []),
+        ("gpu:h100:0(IDX:N/A)", []),
+    ],
+)
+def test_gpus_that_slurm_has_in_use_are_not_free_though_no_job_is_listed(tmp_path, used, closed):
+    """A job that is ending has them still, or Slurm lost count: it starts nothing there."""
+    jobs = [running(1, ("h0", 1, 0, "gpu:h100:1(IDX:0)")), job(2, tres_per_node="gpu:8")]
+    made = convert(tmp_path, jobs, [node("h0", gres_used=used), node("h1")])
+    assert [(one.host, one.gpus) for one in made.round.reservations] == closed
+    assert any("no job of the dump" in what for what in made.book.unsaid) == bool(closed)
