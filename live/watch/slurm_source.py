@@ -15,6 +15,10 @@ from placewright.live.watch.reading import Reading, SourceError
 MAX_WORDS = 300
 """Characters that are shown of what a command complains about."""
 
+PROBES = 4
+"""How often it is asked between two looks whether a job has come, started or ended."""
+
+_PROBE = ("squeue", "-h", "-t", "PENDING,RUNNING", "-S", "i", "-o", "%A %T")
 _COLUMNS = (
     "format=Cluster,Account,User,Partition,ParentName,GrpTRES,GrpJobs,MaxJobs,MaxTRES,"
     "MaxTRESPerNode,MaxWall"
@@ -56,6 +60,7 @@ class SlurmSource:
         self._timeout_s = timeout_s
         self._movable = movable
         self._known: dict[str, tuple[str, ...] | None] = {}
+        self._probed: str | None = None
 
     def read(self) -> Reading:
         """Return the state now; jobs and nodes are asked for last, one right after the other.
@@ -70,6 +75,7 @@ class SlurmSource:
             for part, commands in _OTHERS:
                 self._ask(part, commands, folder, needed=False)
             taken = time.monotonic()
+            self._probed, _ = run(_PROBE, timeout_s=self._timeout_s)
             self._ask("nodes", _NODES, folder, needed=True)
             self._ask("jobs", _JOBS, folder, needed=True)
             try:
@@ -79,8 +85,13 @@ class SlurmSource:
         return Reading(made, taken)
 
     def wait(self, seconds: float) -> None:
-        """Return after so many seconds: Slurm tells nobody that something changed."""
-        time.sleep(seconds)
+        """Return after so many seconds, or soon after a job has come, started or ended."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, seconds / PROBES))
+            now, _ = run(_PROBE, timeout_s=self._timeout_s)
+            if None not in (now, self._probed) and now != self._probed:
+                return
 
     def _ask(
         self, part: str, commands: Sequence[tuple[str, ...]], folder: Path, *, needed: bool

@@ -14,7 +14,7 @@ from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.exporters.slurm_steps import Command, State, Step, Steps
 from placewright.instances.io.files import load_plan, parse_round
-from placewright.live.watch import slurm_actor
+from placewright.live.watch import slurm_actor, slurm_source
 from placewright.live.watch.follow import Follower, changes_between
 from placewright.live.watch.loop import (
     DECIDED_AGAIN,
@@ -307,6 +307,17 @@ def test_of_the_jobs_that_were_sent_only_those_without_room_are_decided_anew():
     assert [job.name for job in made.jobs if job.running is not None] == ["b", "c"]
     drained = round_of(3, a=None, b=None, healthy=False)
     assert sent.applied_to(drained) is drained
+
+
+def test_slurm_is_looked_at_again_soon_after_a_job_has_ended(monkeypatch):
+    slept: list[float] = []
+    answers = iter(["1 RUNNING\n", None, ""])
+    monkeypatch.setattr(slurm_source, "run", lambda *_, timeout_s: (next(answers), ""))
+    monkeypatch.setattr(slurm_source.time, "sleep", slept.append)
+    source = slurm_source.SlurmSource(timeout_s=1, movable=False)
+    source._probed = "1 RUNNING\n"
+    source.wait(40)
+    assert slept == [pytest.approx(10)] * 3
 
 
 def test_jobs_are_told_again_why_they_wait_when_more_than_numbers_changed(monkeypatch):
