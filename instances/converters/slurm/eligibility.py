@@ -100,7 +100,7 @@ def depends(job: SlurmJob) -> bool:
     return job.state_reason in DEPENDS or any(left)
 
 
-def with_fulfilled(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
+def with_fulfilled(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
     """Return jobs whose dependencies are fulfilled if the jobs that they name are said to be.
 
     Slurm looks at those of a job that is held once a minute, and lists it as waiting until then.
@@ -115,12 +115,12 @@ def with_fulfilled(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
         fulfilled = bool(seen) and all(one <= FULFILS[found[1]] for one in seen)
         return f"{found[1]}:{found[2]}(fulfilled)" if fulfilled else found[0]
 
-    return [
+    return tuple(
         job.model_copy(update={"dependency": _UNFULFILLED.sub(checked, job.dependency)})
         if "(unfulfilled)" in job.dependency
         else job
         for job in jobs
-    ]
+    )
 
 
 def check_pending(job: SlurmJob, limits: Limits, now: int, qos: Iterable[str] = ()) -> None:
