@@ -41,8 +41,9 @@ class SlurmPlace(NamedTuple):
         Its user, "" if that is not known.
     before, after : tuple of str
         Hosts, sorted.
-    components : tuple of (str, tuple of str)
-        Of a heterogeneous job the numbers of all components but the first, with their hosts.
+    heterogeneous : bool
+        Whether it has components, whose hosts Slurm chooses as it starts them together: it takes
+        none for the first, which would then take those of the others, and nothing would start.
     ours : tuple of str
         Fields that an earlier plan had set.
     asked : str
@@ -60,7 +61,7 @@ class SlurmPlace(NamedTuple):
     decision: Decision
     before: tuple[str, ...]
     after: tuple[str, ...]
-    components: tuple[tuple[str, tuple[str, ...]], ...]
+    heterogeneous: bool
     ours: tuple[str, ...]
     asked: str
     released: bool
@@ -114,21 +115,16 @@ def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | 
         cannot_say("jobs of which what the user asks for could not be given back", number)
         return None
     how, _, grace = job.annotations.get(SLURM_PREEMPT, "").partition(",")
-    of_groups = job.annotations.get(SLURM_COMPONENTS, "").split(",")
-    parts = {
-        part: _hosts(t for t in decision.tasks if of_groups[t.group : t.group + 1] == [part])
-        for part in of_groups
-        if len(of_groups) > 1 and JOB.fullmatch(part)
-    }
+    heterogeneous = "," in job.annotations.get(SLURM_COMPONENTS, "")
     return SlurmPlace(
         job=number,
         user=user,
         decision=decision,
         before=before,
         after=after,
-        components=tuple((part, hosts) for part, hosts in parts.items() if part != number),
+        heterogeneous=heterogeneous,
         asked=asked,
-        ours=tuple(name for name in FIELDS if name in named and not parts),
+        ours=tuple(name for name in FIELDS if name in named and not heterogeneous),
         released=HOLD in named,
         preempted="cancel" if how == "cancel" else "requeue",
         grace_s=int(grace) if GRACE.fullmatch(grace) else 0,

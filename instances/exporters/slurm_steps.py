@@ -163,8 +163,8 @@ def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
         made.cannot_say("moves between GPUs of the same hosts", place.job)
         return False
     if decision.decision in (START, MIGRATE):
-        if place.components:
-            made.cannot_say("where the first component of heterogeneous jobs starts", place.job)
+        if place.heterogeneous:
+            made.cannot_say("where heterogeneous jobs start", place.job)
         if any(task.gpus for task in decision.tasks):
             made.cannot_say("which GPUs of a host", place.job)
         if 1 < len(place.after) < len(decision.tasks):
@@ -343,11 +343,10 @@ def _start(place: SlurmPlace, reservation: str) -> Step:
 def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple[Command, ...]:
     """Return what starts a job; it keeps the mark of being held until it is released."""
     names = ",".join(place.after)
-    # scontrol takes no nodes of the first component of a heterogeneous job.
-    fields = [*([] if place.components else [f"{NODE_LIST}={names}"]), *more]
+    fields = [*([] if place.heterogeneous else [f"{NODE_LIST}={names}"]), *more]
     least, _, most = place.by_user.get(NUM_NODES, "").partition("-")
     if (
-        most and not place.components and int(most) > len(place.after)
+        most and not place.heterogeneous and int(most) > len(place.after)
     ):  # else Slurm adds hosts, as many as the user allows
         fields.insert(0, f"{NUM_NODES}={least}-{len(place.after)}")
     if reservation or "ReservationName" in place.ours:
@@ -356,10 +355,6 @@ def _commands_of_start(place: SlurmPlace, reservation: str, *more: str) -> tuple
     return (
         Command(_update(place, *fields, comment=STARTS + names), held=True),
         Command(_update(place, *fields, comment=placed + names), held=False),
-        *(
-            Command(("scontrol", "update", f"jobid={part}", f"{NODE_LIST}={','.join(hosts)}"))
-            for part, hosts in place.components
-        ),
         Command(("scontrol", "release", place.job), held=True),
         Command(_update(place, comment=RELEASED + names), held=True),
     )

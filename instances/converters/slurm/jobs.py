@@ -20,7 +20,7 @@ from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import Job
 
 KIND = "jobs"
-LEADER = "on which nodes its first component starts: of that scontrol takes none"
+LEADER = "on which nodes its components start: these are Slurm's choice"
 
 
 @dataclass(slots=True)

@@ -360,7 +360,7 @@ def test_annotations_say_which_job_of_slurm_it_is(tmp_path):
     ]
     assert {one["what"]: one["names"] for one in counts["unsaid"]} == {
         "tasks of an array beyond its limit, which start later": ["1"],
-        "on which nodes its first component starts: of that scontrol takes none": ["5"],
+        "on which nodes its components start: these are Slurm's choice": ["5"],
     }
     doubts = [doubts_of(made.round, one) for one in made.round.jobs]
     assert [len(one) for one in doubts] == [0, 1, 1, 1]  # of an array those of its tasks
