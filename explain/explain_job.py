@@ -167,14 +167,21 @@ class _Search:
         found = self._of(self._situations.now)
         if found.verdict is Verdict.COULD_START and self._plan is not None:
             found = self._of(self._situations.after)
-            if found.verdict is Verdict.COULD_START:
-                verdict, held_by = Reservations(self._plan, self._job).verdict(self._fits)
+        if found.verdict is Verdict.COULD_START:
+            turn = self._situations.in_turn(self._job)
+            found = replace(found, in_turn=turn)
+            if not turn:
+                verdict, held_by = self._reservations.verdict(self._fits)
                 found = replace(found, verdict=verdict, held_by=held_by)
         if not self._in_full:
             return found
         places = self._policy.places(self._base, self._job)
         cost = self._cost(found.verdict)
         return replace(found, places=places, cost=cost, scheduler=self._scheduler(found))
+
+    @property
+    def _reservations(self) -> Reservations:
+        return Reservations(self._situations.reserving, self._job)
 
     def _scheduler(self, found: Explanation) -> tuple[str, ...]:
         """Return what the cluster's own scheduler makes of a job that running ones keep waiting."""
@@ -187,7 +194,7 @@ class _Search:
         """Whether the job starts after the plan beside its first reservations."""
         if self._solving.left() <= 0:
             return None
-        reserved = Reservations(self._plan, self._job)
+        reserved = self._reservations
         beside = reserved.beside(reserved.kept(self._situations.after.round), most)
         self._questions += 1
         return self._oracle.start(World(beside, self._job)).starts

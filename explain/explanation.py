@@ -72,6 +72,8 @@ class Explanation:
         How often the oracle was asked.
     held_by
         The reservation that it would delay, if there is one.
+    in_turn
+        Of a job that could start, whether it does so in its turn of the queue; None: there is none.
     scheduler
         What the cluster's own scheduler makes of it, in sentences.
     """
@@ -89,6 +91,7 @@ class Explanation:
     questions: int
     held_by: HeldBy | None = None
     scheduler: tuple[str, ...] = ()
+    in_turn: bool | None = None
 
     @property
     def facts(self) -> int:

@@ -76,7 +76,8 @@ class JobCorrections:
         self._job = explanation.job
         self._base = explanation.world.base
         self._left_out: dict[str, None] = {}
-        self._reserved = Reservations(situations.plan, self._job)
+        held = explanation.verdict is Verdict.HELD_FOR_RESERVATION
+        self._reserved = Reservations(situations.reserving if held else situations.plan, self._job)
         # The base of a job for which the plan starts others is the round after the plan.
         self._is_beside = True if explanation.verdict is Verdict.OTHERS_INSTEAD else None
         self._beside = None

@@ -58,18 +58,19 @@ def explain_all(
     """
     round_ = checked(round_)
     situations = Situations.checked(round_, plan)
-    alike: dict[tuple[str, str], list[Job]] = {}
+    alike: dict[tuple[str, str, bool | None], list[Job]] = {}
     for job in _waiting(situations):
         # No question asks for what a job is worth, nor what it is in its source.
         asked = job.model_dump_json(exclude={"name", "weight", "submitted", "annotations"})
         doubts = "; ".join(doubts_of(situations.round, job))
-        alike.setdefault((asked, doubts), []).append(job)
+        alike.setdefault((asked, doubts, situations.in_turn(job.name)), []).append(job)
     kinds: dict[tuple[object, ...], tuple[Explanation, list[Job]]] = {}
     with SolvingOracle.opened(round_, **search) as solving, no_collection():
         oracle = ArrayOracle(solving)
-        for (_, doubts), jobs in alike.items():
+        for (_, doubts, _), jobs in alike.items():
             found = explained(situations, jobs[0].name, oracle, solving, in_full=False)
-            key = found.verdict, found.held_by, doubts, *(fact.text for fact in found.conflict)
+            which = found.verdict, found.held_by, found.in_turn
+            key = *which, doubts, *(fact.text for fact in found.conflict)
             kinds.setdefault(key, (found, []))[1].extend(jobs)
     order = {job.name: j for j, job in enumerate(situations.round.jobs)}
     made_kinds = (_kind(found, jobs, order) for found, jobs in kinds.values())

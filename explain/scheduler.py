@@ -28,6 +28,7 @@ from placewright.instances.documents.source_keys import (
     WAITING_PART,
 )
 from placewright.instances.policies import GANG
+from placewright.rounds.backfill.section import without_reservations
 
 _KUEUE: Final = "kueue.x-k8s.io"
 _OTHERS: Final = ("scheduling.run.ai", "scheduling.volcano.sh")
@@ -38,24 +39,28 @@ _STEP = 10**9
 
 
 def would_preempt(round_: Round, name: str, solving: SolvingOracle) -> str:
-    """Say whom the scheduler of Kubernetes would preempt for a job, "" if nobody."""
+    """Say whom the scheduler of Slurm or Kubernetes would preempt for a job, "" if nobody."""
     job = named(name, round_)
-    by = job.annotations.get(KUBERNETES_BY, "")
-    kueue = by == _KUEUE
-    if round_.annotations.get(SOURCE) != "kubernetes" or by in _OTHERS or job.held:
+    by, source = job.annotations.get(KUBERNETES_BY, ""), round_.annotations.get(SOURCE)
+    kueue, slurm = by == _KUEUE, source == "slurm"
+    if round_.policy.formulation != GANG.name or job.held or by in _OTHERS:
         return ""
-    if round_.policy.formulation != GANG.name or (job.tenant is not None and not kueue):
+    if not job.preempts if slurm else source != "kubernetes":
+        return ""
+    if job.tenant is not None and not (kueue or slurm):
         return ""
     if solving.left() <= 0 or not any(map(job.value_of, range(len(job.options)))):
         return ""
     if kueue and "fair-sharing" in {one.rule for one in caveats_of(job.annotations)}:
         return "Whom Kueue would preempt to admit it is decided by its fair sharing, not read here"
     victims = (
-        kueue_victims(round_, job, solving) if kueue else _pods_to_preempt(round_, name, solving)
+        kueue_victims(round_, job, solving)
+        if kueue
+        else _victims(_alone(round_, name) if slurm else _preemptable(round_), name, solving)
     )
     if not victims:
         return ""
-    who = "Kueue" if kueue else "kube-scheduler"
+    who = "Slurm" if slurm else "Kueue" if kueue else "kube-scheduler"
     return f"{who} would preempt {several(victims)} to {'admit' if kueue else 'start'} it"
 
 
@@ -71,8 +76,8 @@ def evictions(round_: Round, name: str, solving: SolvingOracle) -> str:
     return f"Kueue stops {whom}; once its GPUs are free, the job can start"
 
 
-def _pods_to_preempt(round_: Round, name: str, solving: SolvingOracle) -> Sequence[str]:
-    victims = cheapest_victims(_preemptable(round_), name, **solving.search)
+def _victims(round_: Round, name: str, solving: SolvingOracle) -> Sequence[str]:
+    victims = cheapest_victims(round_, name, **solving.search)
     return () if victims is None else victims.preempted
 
 
@@ -132,9 +137,19 @@ def _preemptable(round_: Round) -> Round:
         )
         for job in round_.jobs
     ]
+    return _without_moves(round_.model_copy(update={"jobs": tuple(jobs)}))
+
+
+def _alone(round_: Round, name: str) -> Round:
+    """Return a round in which one job waits, and running ones stop as they may, or stay."""
+    others = [one.name for one in round_.jobs if one.running is None and one.name != name]
+    return _without_moves(without_reservations(round_.without_jobs(others)))
+
+
+def _without_moves(round_: Round) -> Round:
     limits = PolicyLimits(disruption=DisruptionLimits(migrated_jobs=0))
     policy = round_.policy.model_copy(update={"limits": limits})
-    return round_.model_copy(update={"jobs": tuple(jobs), "policy": policy})
+    return round_.model_copy(update={"policy": policy})
 
 
 def _halves(round_: Round) -> Iterator[tuple[str, str]]:

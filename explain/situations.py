@@ -6,9 +6,12 @@ from functools import cached_property
 
 from placewright.explain.facts.policies import FACTS
 from placewright.explain.facts.situation import Situation
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from placewright.rounds.backfill.reserve import reserve
+from placewright.rounds.backfill.section import in_turn, reservation_section
 
 
 class Situations:
@@ -49,6 +52,21 @@ class Situations:
         if self.plan is None:
             return self.now
         return Situation(self.policy.after(self.round, self.plan), self.round)
+
+    @cached_property
+    def reserving(self) -> Plan | None:
+        """The plan whose reservations count: of a round alone those that any plan begins with."""
+        policy = self.round.policy
+        if self.plan is not None or policy.backfill is None or not policy.spec.places_jobs:
+            return self.plan
+        problem = compile_round(self.round)
+        section = reservation_section(self.round, problem.cluster.hosts, reserve(problem))
+        return Plan(decisions=(), sections=(section,))
+
+    def in_turn(self, job: str) -> bool | None:
+        """Whether a job starts in its turn by these; None: there are none."""
+        plan = self.reserving
+        return None if plan is None else job in in_turn(plan.sections)
 
     def of_job(self, job: str) -> Situations:
         """Return those in which one job is asked for: others keep no promise that a plan breaks."""

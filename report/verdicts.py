@@ -129,8 +129,8 @@ def _verdict(explanation: Explanation, beside: bool) -> str:
         case Verdict.COULD_START:
             if beside:
                 return f"could {start} beside all that the plan starts"
-            known = explanation.world.base.policy.backfill is None
-            return f"could {start} now{'' if known else ', as far as reservations of a plan allow'}"
+            before = explanation.in_turn is False
+            return f"could {start} now{', but for jobs before it in the queue' if before else ''}"
         case Verdict.UNDECIDED:
             return "could not be decided within the limit"
 

@@ -108,10 +108,24 @@ def test_corrections_say_whether_they_suffice_beside_reservations() -> None:
         assert told["resume it"] is is_beside
 
 
-def test_without_a_plan_a_round_with_reservations_says_what_it_does_not_know() -> None:
-    round_ = queue(1, job("long", 8, 24))
-    found = explain_job(round_, None, "long", isolation="none")
-    assert verdict_text(found, beside=False).endswith("as far as reservations of a plan allow")
+def test_without_a_plan_a_job_meets_the_reservations_that_any_plan_begins_with() -> None:
+    behind = [job(f"{h}h", 8, h, submitted=NOW - 5) for h in (1, 24, 2)]
+    round_ = queue("all", *behind)
+    said = {
+        name: verdict_text(explain_job(round_, None, name, isolation="none"), beside=False)
+        for name in ("1h", "24h", "2h")
+    }
+    assert said == {
+        "1h": "could start now",
+        "24h": "could start, but would delay the reservation of job gang, from 2h00 to 3h00 "
+        "from now",
+        "2h": "could start now, but for jobs before it in the queue",
+    }
+    alone = queue("all", behind[1])
+    found = explain_job(alone, None, "24h", corrections=6, isolation="none").corrections
+    assert found is not None
+    (one,) = found.now
+    assert one.text == "ask for a run time of at most 2h00"
 
 
 def test_jobs_that_wait_for_reservations_are_one_kind_for_each() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from slurm_dumps import convert, job, node, reason, running
 
-from placewright import solve_round
+from placewright import explain_job, solve_round
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.scheduler import Scheduler
 from placewright.instances.converters.support.live import GivenPolicy
@@ -183,6 +183,17 @@ def test_a_higher_tier_preempts_where_partitions_say_so(tmp_path):
     off = partition(more="PreemptMode=OFF") + partition("fast", tier=2)
     made = convert(tmp_path, jobs, nodes, partitions=off, config=told)
     assert decided(made)[0]["1"].decision is DecisionKind.KEEP
+
+
+def test_an_explanation_says_whom_slurm_would_preempt(tmp_path):
+    jobs = [busy(i, f"h{i}", qos="low", time_limit=1000) for i in (1, 2)]
+    jobs[1]["start_time"] = 200
+    jobs += [job(3, qos="high", submit_time=210, **NODE), job(4, qos="low", **NODE)]
+    told = config(PreemptType="preempt/qos", PreemptMode="CANCEL")
+    made = convert(tmp_path, jobs, [node("h1"), node("h2")], qos=ROWS, config=told)
+    found = explain_job(made.round, None, "3", isolation="none")
+    assert found.scheduler == ("Slurm would preempt 2 to start it",)
+    assert explain_job(made.round, None, "4", isolation="none").scheduler == ()
 
 
 def test_nobody_is_preempted_before_its_time(tmp_path):
