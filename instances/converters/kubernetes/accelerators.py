@@ -25,11 +25,27 @@ MODEL_LABELS: Mapping[str, tuple[str, ...]] = {
     "aws.amazon.com/neuron": (),
     "aws.amazon.com/neurondevice": (),
     "aws.amazon.com/neuroncore": (),
+    "amd.com/*px_nps*": ("amd.com/gpu.product-name",),
+    **dict.fromkeys(
+        (
+            "huawei.com/Ascend*",
+            "cambricon.com/mlu*",
+            "hygon.com/dcu",
+            "metax-tech.com/gpu",
+            "mthreads.com/gpu",
+            "iluvatar.com/gpu",
+            "enflame.com/gcu",
+            "kunlunxin.com/xpu",
+            "qualcomm.com/qaic",
+        ),
+        (),
+    ),
     f"{DEVICES}*": (_NVIDIA[0], "amd.com/gpu.product-name", DEVICE_MODEL),
 }
 """Names that count, `*` for any end, and the labels of nodes that tell the model.
 
-On a node with several of them the first is that of its GPUs; the others are resources beside.
+On a node with several of them the first is that of its GPUs; the others, and slices beside anything
+else, are resources of hosts, on every node.
 """
 
 SHARED = "-SHARED"
@@ -38,23 +54,49 @@ SHARED = "-SHARED"
 NO_ACCELERATORS: Mapping[str, str] = MappingProxyType({})
 
 _ALSO: ContextVar[Mapping[str, str]] = ContextVar("also", default=NO_ACCELERATORS)
+_NOTHING: frozenset[str] = frozenset()
+_BESIDE: ContextVar[frozenset[str]] = ContextVar("beside", default=_NOTHING)
 
 
 @contextmanager
 def counting(also: Mapping[str, str]) -> Iterator[None]:
     """Context: resources of these names count too; each has the label that tells its model."""
-    token = _ALSO.set(dict(also))
+    token, beside = _ALSO.set(dict(also)), _BESIDE.set(_NOTHING)
     try:
         yield
     finally:
         _ALSO.reset(token)
+        _BESIDE.reset(beside)
+
+
+def count_beside(nodes: Iterable[Iterable[str]]) -> None:
+    """Within `counting`: learn which names are resources beside GPUs, from those of each node."""
+    found: set[str] = set()
+    for names in nodes:
+        first, *others = accelerators_in(names) or [""]
+        found |= {first, *others} if others and is_slice(first) else set(others)
+    _BESIDE.set(frozenset(found))
 
 
 def accelerators_in(names: Iterable[str]) -> list[str]:
     """Return the names that count as GPUs, in the order of the table, what users name first."""
+    return [name for name in _known(names) if name not in _BESIDE.get()]
+
+
+def beside_in(names: Iterable[str]) -> list[str]:
+    """Return the names of accelerators that are resources beside GPUs."""
+    return [name for name in _known(names) if name in _BESIDE.get()]
+
+
+def _known(names: Iterable[str]) -> list[str]:
     also = tuple(_ALSO.get())
     known = [(at, name) for name in names if (at := _place(name, also)) is not None]
     return [name for _, name in sorted(known)]
+
+
+def is_slice(name: str) -> bool:
+    """Whether a resource is slices of GPUs (MIG)."""
+    return name.partition("/")[2].startswith("mig-")
 
 
 @lru_cache(maxsize=4096)

@@ -234,7 +234,7 @@ def _idle(dump: Dump, asked: Mapping[tuple[str, str], Amounts]) -> frozenset[str
         if state_of(pod) in (State.ENDED, State.DELETED):
             continue
         one, host = asked[pod.key], pod.spec.nodeName
-        stays = not one.gpus and host is not None
+        stays = not one.gpus and not one.beside and host is not None
         wanted.append((one, 0 if stays else 1))
         if stays:
             held[host or ""].add(one)

@@ -72,8 +72,7 @@ DEVICE_LEDGERS: Mapping[Kind, Ledger] = {
     ),
     DEVICE_CLASS: Ledger(
         "device classes",
-        f"{META_READ} spec.selectors",
+        f"{META_READ} spec.selectors spec.extendedResourceName",
         f"{META_NO_EFFECT} spec.config spec.suitableNodes",
-        {"spec.extendedResourceName": CLAIMS},
     ),
 }

@@ -15,6 +15,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.accelerators import (
     DEVICE_MODEL,
     DEVICES,
+    MODEL_LABELS,
     accelerators_in,
 )
 from placewright.instances.converters.kubernetes.device_ledgers import (
@@ -40,6 +41,8 @@ _DEEPER = (
 """What is read below the paths of the tables."""
 
 _PLAIN = {"name", "exactly", "deviceClassName", "count", "allocationMode"}
+_COUNT = "nvidia.com/gpu.count"
+_DRIVER = re.compile(r"""device\.driver\s*==\s*['"]([\w.-]+)['"]""")
 _CLASS = re.compile(
     r"""\s*device\.driver\s*==\s*['"]([\w.-]+)['"]\s*"""
     r"""(?:&&\s*device\.attributes\[['"][\w.-]+['"]\]\.type\s*==\s*['"]gpu['"]\s*)?"""
@@ -106,70 +109,86 @@ def _wrong(
                 yield from _wrong(value.get(key), names[1:], (*at, key))
 
 
+class _Class(NamedTuple):
+    driver: str
+    whole: bool
+    extended: str
+
+
+class _Wanted(NamedTuple):
+    """GPUs that a claim is of, by resource; `told`: it is of more than these, or bound by more."""
+
+    gpus: Counter[str]
+    told: bool = False
+
+
 class _Reading:
     def __init__(self, sources: Sources) -> None:
+        nodes = {name_of(one): one.raw for one in sources.get(NODE, ())}
         self.claims = {_key(one): one.raw for one in sources.get(CLAIM, ())}
         templates = sources.get(CLAIM_TEMPLATE, ())
         self.templates = {_key(one): _at(one.raw, "spec") for one in templates}
-        self.drivers = {name_of(one): _driver(one.raw) for one in sources.get(DEVICE_CLASS, ())}
+        self.classes = {name_of(one): _class(one.raw) for one in sources.get(DEVICE_CLASS, ())}
         self.gpus = dict(_gpus([one.raw for one in sources.get(SLICE, ())]))
-        self.plugin = {name_of(one): _plugin(one.raw) for one in sources.get(NODE, ())}
+        self.of_host: defaultdict[str, dict[_Device, str | None]] = defaultdict(dict)
+        for device, (host, model) in self.gpus.items():
+            self.of_host[host][device] = model
+        self.plugin = {name: found for name, raw in nodes.items() if (found := _plugin(raw))}
+        self.apart = {name for name in self.plugin if self._are_apart(nodes[name], name)}
+        self.names = dict(self._names())
         self.users = Counter(
             key for one in sources.get(POD, ()) for key, _ in _claims(one.raw) if key[1]
         )
+        self.allocated = {one for key in self.claims for one in self._devices(key)}
+        self.parts = Counter(one[:2] for one in self.allocated if one not in self.gpus)
         self.given: set[tuple[str, str]] = set()
         self.held: set[_Device] = set()
-        self.guessed: set[tuple[str, str]] = set()
 
     def pod(self, source: Source) -> Source:
         """Return a pod that asks for GPUs what it claims; sharers of a claim ask once."""
-        asked: Counter[str] = Counter()
-        host, left = _text(source.raw, "spec", "nodeName"), False
+        host, claims = _text(source.raw, "spec", "nodeName"), _claims(source.raw)
         bound = bool(host) and _text(source.raw, "status", "phase") not in ("Succeeded", "Failed")
-        for key, template in _claims(source.raw):
-            found = self._held(key, host) if bound else self._wanted(key, template)
-            left |= found is None
-            if found is not None and key not in self.given:
-                asked.update(found)
-                self.given |= {key} if bound else set()
-        if bound and left and not _asks_gpus(source.raw):
-            devices = [self._devices(key) for key, _ in _claims(source.raw)]
-            left = not all(found and not any(map(_is_gpu, found)) for found in devices)
-        if left or not _claims(source.raw) or (not bound and host):
+        if host and not bound:
             return source
-        if bound:
-            self.held |= {one for key, _ in _claims(source.raw) for one in self._devices(key)}
-        spec, raw = source.raw["spec"], dict(source.raw)
-        given = _merged(spec.get("overhead"), {n: str(count) for n, count in asked.items()})
-        if self.guessed.intersection(key for key, _ in _claims(source.raw)):
-            return source._replace(raw={**source.raw, "spec": {**spec, "overhead": given}})
-        spec = {k: v for k, v in spec.items() if k != "resourceClaims"} | {"overhead": given}
-        for part in ("containers", "initContainers"):
-            if isinstance(spec.get(part), list):
-                spec[part] = [_unclaimed(one) for one in spec[part]]
-        if isinstance(raw.get("status"), dict):
-            raw["status"] = {k: v for k, v in raw["status"].items() if k != _STATUSES}
-        return source._replace(raw={**raw, "spec": spec})
+        self.held |= set(self._devices(_extended(source.raw)) if bound else ())
+        known = [self._held(k, host) if bound else self._wanted(k, made) for k, made in claims]
+        found = [one for one in known if one is not None]
+        gpus = any(one.gpus for one in found)
+        if not claims or len(found) < len(known) or not (gpus or bound):
+            return source
+        if not gpus and _asks_gpus(source.raw):
+            return source
+        asked: Counter[str] = Counter()
+        for (key, _), one in zip(claims, found, strict=True):
+            if key not in self.given:
+                asked.update(one.gpus)
+                self.given |= {key} if bound else set()
+            self.held |= set(self._devices(key) if bound else ())
+        told = gpus and any(one.told for one in found)
+        return source._replace(raw=_asking(source.raw, asked, told=told))
 
     def node(self, source: Source) -> Source:
         """Return a node with the GPUs of its slices; those that nobody may ask for are away."""
         name = name_of(source)
-        mine = {one: model for one, (host, model) in self.gpus.items() if host == name}
-        if not mine or self.plugin[name]:
+        mine = self.of_host.get(name)
+        if not mine or (name in self.plugin and name not in self.apart):
             return source
-        allocated = {one for key in self.claims for one in self._devices(key)}
-        lost = {one for one in mine if one in allocated - self.held or mine[one] is None}
-        pools = {one[:2] for one in mine}
-        parts = sum(one not in self.gpus and one[:2] in pools for one in allocated)
-        driver = f"{DEVICES}{min(one.driver for one in mine)}"
-        count = sum(f"{DEVICES}{one.driver}" == driver for one in mine)
+        lost = {
+            one
+            for one in mine
+            if mine[one] is None or (one in self.allocated and one not in self.held)
+        }
+        parts = sum(self.parts[pool] for pool in {one[:2] for one in mine})
+        driver = min(one.driver for one in mine)
+        count, resource = sum(one.driver == driver for one in mine), self._name(driver)
         model = next((model for model in mine.values() if model), "")
         own = _at(source.raw, "metadata", "labels")
-        labels = _merged(own, {} if DEVICE_MODEL in _dict(own) else {DEVICE_MODEL: model})
+        label = (*MODEL_LABELS.get(resource, ()), DEVICE_MODEL)[0]
+        labels = _merged(own, {} if label in _dict(own) else {label: model})
         left = str(max(0, count - len(lost) - parts))
         status = source.raw.get("status")
         given = {
-            key: _merged(_at(status, key), {driver: number})
+            key: _merged(_at(status, key), {resource: number})
             for key, number in (("allocatable", left), ("capacity", str(count)))
         }
         meta = {**source.raw["metadata"], "labels": labels}
@@ -177,35 +196,103 @@ class _Reading:
             raw={**source.raw, "metadata": meta, "status": _merged(status, given)}
         )
 
+    def _are_apart(self, raw: Any, name: str) -> bool:
+        """Whether a node has GPUs for both, those of its device plugin and those of its slices."""
+        total = _text(raw, "metadata", "labels", _COUNT)
+        both = self.plugin[name][1] + len(self.of_host.get(name, ()))
+        return total.isdecimal() and both <= int(total[:9])
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        """Yield the drivers whose GPUs count as a resource that pods ask for, and that.
+
+        A class says so; or slices are of the GPUs that a device plugin has on each of their nodes.
+        """
+        hosts: defaultdict[str, set[str]] = defaultdict(set)
+        for device, (host, _) in self.gpus.items():
+            hosts[device.driver].add(host)
+        for driver, among in hosts.items():
+            counts = {len(self.of_host[h]) - self.plugin[h][1] for h in among & set(self.plugin)}
+            if among & self.apart or any(counts):
+                continue
+            said = {one.extended for one in self.classes.values() if one.driver == driver}
+            said = set(accelerators_in(said))
+            named = {self.plugin[host][0] for host in among if host in self.plugin}
+            if len(said | named) == 1 and (said or among <= self.plugin.keys()):
+                yield driver, min(said | named)
+
+    def _name(self, driver: str) -> str:
+        return self.names.get(driver, f"{DEVICES}{driver}")
+
+    def _is_doubtful(self, driver: str) -> bool:
+        """Whether GPUs of a driver may be a device plugin's, too, or these may not be them."""
+        return any(name == self.names.get(driver) for name, _ in self.plugin.values())
+
     def _devices(self, key: tuple[str, str]) -> list[_Device]:
         results = _many(self.claims.get(key), "status", "allocation", "devices", "results")
         ids = ([_text(one, part) for part in ("driver", "pool", "device")] for one in results)
         return [_Device(*one) for one in ids]
 
-    def _held(self, key: tuple[str, str], host: str) -> Counter[str] | None:
-        """Return what a claim holds of a node, None if that is not whole GPUs of it alone."""
+    def _held(self, key: tuple[str, str], host: str) -> _Wanted | None:
+        """Return what a claim holds of a node, None if that is not whole GPUs of it."""
         found = self._devices(key)
-        if not found or any(self.gpus.get(one, ("", ""))[0] != host for one in found):
+        mine = [one for one in found if one.driver.startswith(_GPU)]
+        if not found or any(self.gpus.get(one, ("", ""))[0] != host for one in mine):
             return None
-        return None if self.plugin.get(host) else Counter(f"{DEVICES}{one.driver}" for one in found)
+        if any(
+            host in self.plugin and host not in self.apart and one.driver not in self.names
+            for one in mine
+        ):
+            return None
+        doubtful = any(self._is_doubtful(one.driver) for one in mine)
+        return _Wanted(
+            Counter(self._name(one.driver) for one in mine), doubtful or len(mine) < len(found)
+        )
 
-    def _wanted(self, key: tuple[str, str], template: tuple[str, str]) -> Counter[str] | None:
+    def _wanted(self, key: tuple[str, str], template: tuple[str, str]) -> _Wanted | None:
         """Return what a claim that waits asks for, None if not a number of GPUs of one class."""
         raw = self.claims.get(key) or self.templates.get(template)
         asks = _many(raw, "spec", "devices", "requests")
-        if self._devices(key) or self.users[key] > 1 or _at(raw, "spec", "devices", "constraints"):
+        if not asks or self._devices(key) or self.users[key] > 1:
             return None
         found: Counter[str] = Counter()
+        told = bool(_at(raw, "spec", "devices", "constraints"))
         for ask in asks:
             one = {**ask, **_dict(ask, "exactly")}
             name, count = _text(one, "deviceClassName"), one.get("count", 1)
-            driver = self.drivers.get(name, name if name.startswith(_GPU) else "")
-            self.guessed |= set() if name in self.drivers else {key}
+            made = self.classes.get(name)
+            driver = made.driver if made else name if name.startswith(_GPU) else ""
+            if driver and not driver.startswith(_GPU):
+                told = True
+                continue
             plain = not {k for k, v in one.items() if v} - _PLAIN and type(count) is int
-            if not plain or not driver or one.get("allocationMode", "ExactCount") != "ExactCount":
+            whole = plain and count > 0 and (made is None or made.whole)
+            if not whole or not driver or one.get("allocationMode", "ExactCount") != "ExactCount":
                 return None
-            found[f"{DEVICES}{driver}"] += count
-        return found if len(found) == 1 and min(found.values()) > 0 else None
+            found[self._name(driver)] += count
+            told |= made is None or self._is_doubtful(driver)
+        return _Wanted(found, told) if len(found) <= 1 else None
+
+
+def _asking(pod: Any, asked: Mapping[str, int], *, told: bool) -> dict[str, Any]:
+    """Return a pod that asks for resources in place of its claims; beside them if they are told."""
+    spec = dict(pod["spec"])
+    spec["overhead"] = _merged(spec.get("overhead"), {name: str(n) for name, n in asked.items()})
+    made = {**pod, "spec": spec}
+    if told:
+        return made
+    spec.pop("resourceClaims", None)
+    for part in ("containers", "initContainers"):
+        if isinstance(spec.get(part), list):
+            spec[part] = [_unclaimed(one) for one in spec[part]]
+    if isinstance(pod.get("status"), dict):
+        made["status"] = {k: v for k, v in pod["status"].items() if k != _STATUSES}
+    return made
+
+
+def _extended(pod: Any) -> tuple[str, str]:
+    """Return the claim that kube-scheduler has made for the resources that a pod asks for."""
+    name = _text(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
+    return _text(pod, "metadata", "namespace"), name
 
 
 def _claims(pod: Any) -> list[tuple[tuple[str, str], tuple[str, str]]]:
@@ -248,20 +335,20 @@ def _gpus(slices: Sequence[Any]) -> Iterator[tuple[_Device, tuple[str, str | Non
                 yield _Device(driver, name, _text(one, "name")), (host, None if tainted else model)
 
 
-def _driver(raw: Any) -> str:
-    """Return the driver all of whose GPUs a class means; empty if it means something else."""
+def _class(raw: Any) -> _Class:
+    """Return what a class means; a driver that is not known is empty."""
     texts = [_text(one, "cel", "expression") for one in _many(raw, "spec", "selectors")]
-    found = _CLASS.fullmatch(texts[0]) if len(texts) == 1 else None
-    return found[1] if found and found[1].startswith(_GPU) else ""
+    drivers = [match[1] for text in texts for match in _DRIVER.finditer(text)]
+    whole = len(texts) == 1 and _CLASS.fullmatch(texts[0]) is not None
+    driver = drivers[0] if len(drivers) == 1 else ""
+    return _Class(driver, whole, _text(raw, "spec", "extendedResourceName"))
 
 
-def _plugin(raw: Any) -> bool:
-    has = _at(raw, "status", "allocatable")
-    return bool(isinstance(has, dict) and accelerators_in(map(str, has)))
-
-
-def _is_gpu(device: _Device) -> bool:
-    return device.driver.startswith(_GPU)
+def _plugin(raw: Any) -> tuple[str, int] | None:
+    """Return the GPUs of a device plugin that a node has: their resource, and how many."""
+    has = _dict(raw, "status", "allocatable")
+    counts = {str(k): int(v) for k, v in has.items() if str(v).isdecimal() and 0 < int(v) < 10**6}
+    return next(((name, counts[name]) for name in accelerators_in(counts)), None)
 
 
 def _asks_gpus(pod: Any) -> bool:

@@ -9,6 +9,7 @@ from itertools import chain
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue, nodes
 from placewright.instances.converters.kubernetes import kueue_records as kr
+from placewright.instances.converters.kubernetes.accelerators import count_beside
 from placewright.instances.converters.kubernetes.caveats import Caveats, read_caveats
 from placewright.instances.converters.kubernetes.devices import with_devices
 from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS, GroupQueue
@@ -105,7 +106,9 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
         for kind in GROUP_KINDS
         for group in read_all(PodGroup, sources.get(kind, ()), book, GROUPS)
     }
-    kept = nodes.take_nodes(read_all(Node, sources.get(NODE, ()), book, nodes.KIND), book)
+    listed = read_all(Node, sources.get(NODE, ()), book, nodes.KIND)
+    count_beside(map(nodes.resources_of, listed))
+    kept = nodes.take_nodes(listed, book)
     hyper_nodes = read_all(HyperNode, sources.get(HYPER_NODE, ()), book, "hypernodes")
     labelled, tiers = with_tiers(kept, hyper_nodes, book)
     return Dump(

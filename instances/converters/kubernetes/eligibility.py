@@ -22,8 +22,13 @@ from placewright.instances.converters.slurm.hostlist import compress
 from placewright.instances.converters.support.host_sets import Condition, HostSets
 
 _HARD = ("NoSchedule", "NoExecute")
-_OF_STATE = "node.kubernetes.io/"
+_OF_STATE = tuple(
+    f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable", "unschedulable")
+)
 """Taints that say how a node is, which a round says otherwise."""
+
+_PRESSED = Toleration(key="node.kubernetes.io/memory-pressure", operator="Exists")
+"""What pods tolerate that ask for cores or memory."""
 
 
 @dataclass(slots=True)
@@ -118,7 +123,8 @@ class Eligibility:
         required = None
         if spec.affinity is not None and spec.affinity.nodeAffinity is not None:
             required = spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
-        tolerations = (*spec.tolerations, *also)
+        pressed = (_PRESSED,) if wanted.cpu or wanted.memory else ()
+        tolerations = (*spec.tolerations, *also, *pressed)
         asked = {
             "selector": spec.nodeSelector,
             "affinity": None if required is None else required.model_dump(),
@@ -215,11 +221,7 @@ def holds(test: Expression, labels: Mapping[str, str]) -> bool:
     if test.operator == "DoesNotExist":
         return value is None
     if test.operator in ("Gt", "Lt") and len(test.values) == 1:
-        try:
-            left, right = int(value or ""), int(test.values[0])
-        except ValueError:
-            return False
-        return left > right if test.operator == "Gt" else left < right
+        return _compares(test.operator, value, test.values[0])
     return False
 
 
@@ -234,7 +236,7 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     """Whether tolerations let a pod pass a taint."""
-    if taint.effect not in _HARD or taint.key.startswith(_OF_STATE):
+    if taint.effect not in _HARD or taint.key in _OF_STATE:
         return True
     return any(_tolerates(one, taint) for one in tolerations)
 
@@ -244,4 +246,17 @@ def _tolerates(one: Toleration, taint: Taint) -> bool:
         return False
     if not one.key:
         return one.operator == "Exists"
-    return one.key == taint.key and (one.operator == "Exists" or one.value == taint.value)
+    if one.key != taint.key:
+        return False
+    if one.operator in ("Gt", "Lt"):
+        return _compares(one.operator, taint.value, one.value)
+    return one.operator == "Exists" or one.value == taint.value
+
+
+def _compares(operator: str, value: str | None, limit: str) -> bool:
+    """Whether a value is a whole number, and more ("Gt") or less ("Lt") than another."""
+    try:
+        left, right = int(value or ""), int(limit)
+    except ValueError:
+        return False
+    return left > right if operator == "Gt" else left < right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,9 @@ from placewright.instances.documents.caveats import Caveat, annotation_of, cavea
 from placewright.instances.documents.source_keys import WAITING_PART
 
 _T = TypeVar("_T")
+_VENDOR = re.compile(r"/.*([gnxtdvm]pu|gcu|mlu|dcu|accel|ascend|gaudi|neuron)", re.IGNORECASE)
+"""What names of resources have in them that may be GPUs."""
+
 _CLAIMS = "asks by resource claims (DRA)"
 _QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
 _SHARES = "asks for slices or shares of GPUs"
@@ -153,7 +157,8 @@ class PodJobs:
             self.leave(members, unreadable)
             return
         wanted = {pod.key: self.asked[pod.key] for pod in members}
-        if not any(one.gpus for one in wanted.values()):
+        sliced = any(map(pods.slices, wanted.values()))
+        if sliced or not any(one.gpus or one.beside for one in wanted.values()):
             for pod in members:
                 self.leave([pod], self._why_no_gpu(pod, wanted[pod.key]))
             return
@@ -381,6 +386,9 @@ class PodJobs:
     def _why_no_gpu(self, pod: Pod, wanted: Amounts) -> str:
         if pods.slices(wanted) or pods.shares_gpus(pod):
             return _SHARES
+        named = sorted(name for name in wanted.others if _VENDOR.search(name))
+        if named and not pod.spec.resourceClaims:
+            return f"asks for no GPU that is known, but {named[0]} (see --accelerator)"
         return _CLAIMS if pod.spec.resourceClaims else "asks for no GPU"
 
 

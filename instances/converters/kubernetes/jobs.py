@@ -331,9 +331,12 @@ class Maker:
         for ask, count in zip(asks, counts, strict=True):
             for key, amount in ask.uses():
                 uses[key] = min(MAX_AMOUNT, uses[key] + count * amount)
+        beside = sum(ask.amounts.beside * count for ask, count in zip(asks, counts, strict=True))
+        gpus = sum(ask.gpus * count for ask, count in zip(asks, counts, strict=True))
         made = Option(
             name=f"pods-{sum(counts)}" if sized else "default",
             required=head.required,
+            value=min(MAX_AMOUNT, 1000 * (gpus + beside)) if beside else None,
             groups=tuple(map(self._group, names, asks, counts)),
         ).model_copy(update={"uses": dict(uses)})
         resources = {"gpu", "cpu", "memory", *(key for g in made.groups for key in g.resources)}

@@ -63,13 +63,14 @@ _CONTAINER_NO_EFFECT = """
     args command env envFrom image imagePullPolicy lifecycle livenessProbe name readinessProbe
     resizePolicy restartPolicyRules securityContext startupProbe stdin stdinOnce
     terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir
-    ports.containerPort ports.hostIP ports.name
+    ports.hostIP ports.name
 """
 
 
 _TEMPLATE_READ = """
     spec.containers.resources.requests spec.containers.resources.limits
     spec.containers.restartPolicy spec.containers.ports.hostPort spec.containers.ports.protocol
+    spec.containers.ports.containerPort spec.initContainers.ports.containerPort spec.hostNetwork
     spec.initContainers.resources.requests spec.initContainers.resources.limits
     spec.initContainers.restartPolicy spec.initContainers.ports.hostPort
     spec.initContainers.ports.protocol
@@ -86,7 +87,7 @@ _TEMPLATE_NO_EFFECT = " ".join(
     (
         """
         spec.automountServiceAccountToken spec.dnsConfig spec.dnsPolicy spec.enableServiceLinks
-        spec.ephemeralContainers spec.hostAliases spec.hostIPC spec.hostNetwork spec.hostPID
+        spec.ephemeralContainers spec.hostAliases spec.hostIPC spec.hostPID
         spec.hostUsers
         spec.hostname spec.hostnameOverride spec.imagePullSecrets spec.os
         spec.readinessGates spec.restartPolicy spec.runtimeClassName spec.schedulerName
@@ -124,7 +125,7 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
 POD = Ledger(
     "pods",
     f"""{META_READ} {_TEMPLATE_READ} spec.preemptionPolicy spec.priorityClassName
-    status.phase status.startTime status.conditions""",
+    status.phase status.startTime status.conditions status.extendedResourceClaimStatus""",
     f"""{META_NO_EFFECT} {_TEMPLATE_NO_EFFECT}
     status.allocatedResources status.containerStatuses status.ephemeralContainerStatuses
     status.hostIP status.hostIPs status.initContainerStatuses status.message
@@ -135,7 +136,6 @@ POD = Ledger(
         "status.resize": _RESIZE,
         "status.nominatedNodeName": _NOMINATED,
         "status.resourceClaimStatuses": CLAIMS,
-        "status.extendedResourceClaimStatus": CLAIMS,
         "status.nodeAllocatableResourceClaimStatuses": CLAIMS,
     },
 )

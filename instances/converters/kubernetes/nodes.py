@@ -10,6 +10,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.accelerators import (
     SHARED,
     accelerators_in,
+    beside_in,
     model_of,
     told_labels,
 )
@@ -41,6 +42,11 @@ class Amounts:
     def most(self) -> int:
         """The largest of its numbers."""
         return max(self.gpus, self.cpu, self.memory, *self.others.values(), 0)
+
+    @property
+    def beside(self) -> int:
+        """How many accelerators it is that are resources beside GPUs."""
+        return sum(self.others[name] for name in beside_in(self.others))
 
     @property
     def names(self) -> set[str]:
@@ -95,9 +101,13 @@ def amounts(asked: Mapping[str, Decimal], *, up: bool, accelerator: str = "") ->
 
 def accelerator_of(node: Node) -> str:
     """Return the resource name of a node's GPUs; empty: it has none."""
+    return next(iter(accelerators_in(resources_of(node))), "")
+
+
+def resources_of(node: Node) -> set[str]:
+    """Return the names of the resources that a node has, allocatable now or not."""
     names = {**node.status.capacity, **node.status.allocatable}
-    there = {key for key, n in names.items() if max(n, node.status.capacity.get(key, n)) >= 1}
-    return next(iter(accelerators_in(there)), "")
+    return {key for key, n in names.items() if max(n, node.status.capacity.get(key, n)) >= 1}
 
 
 def has(node: Node) -> Amounts:

@@ -11,7 +11,7 @@ from placewright.instances.converters.kubernetes.records import Pod, PodSpec
 from placewright.instances.documents.source_keys import OWN_GATE
 
 _SHARES = ("gpu-fraction", "gpu-memory")
-_SLICED = ("nvidia.com/gpumem", "volcano.sh/vgpu-")
+_SLICED = ("nvidia.com/gpumem", "nvidia.com/gpucores", "volcano.sh/vgpu-")
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _PREEMPTABLE = "volcano.sh/preemptable"
 
@@ -54,10 +54,10 @@ def requests(spec: PodSpec) -> Amounts:
     if spec.resources is not None:
         total |= {k: v for k, v in spec.resources.asked.items() if k in ("cpu", "memory")}
     ports = {
-        f"{HOST_PORT}{port.hostPort}/{port.protocol or 'TCP'}": Decimal(1)
+        f"{HOST_PORT}{number}/{port.protocol or 'TCP'}": Decimal(1)
         for one in (*spec.containers, *spec.initContainers)
         for port in one.ports
-        if port.hostPort
+        if (number := port.hostPort or (port.containerPort if spec.hostNetwork else 0))
     }
     return amounts(_sum((total, spec.overhead)) | ports | {"pods": Decimal(1)}, up=True)
 

@@ -132,6 +132,7 @@ class Port(Record):
     """A port of a container; `hostPort` is that of the node which it takes, 0: none."""
 
     hostPort: PortNumber = 0  # noqa: N815
+    containerPort: PortNumber = 0  # noqa: N815
     protocol: Text = "TCP"
 
 
@@ -250,6 +251,7 @@ class PodSpec(Record):
     topologySpreadConstraints: Annotated[tuple[Spread, ...], AsList] = ()  # noqa: N815
     resourceClaims: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
     volumes: Annotated[tuple[Volume, ...], AsList] = ()
+    hostNetwork: Truth = False  # noqa: N815
     activeDeadlineSeconds: Seconds | None = None  # noqa: N815
     preemptionPolicy: Text = ""  # noqa: N815
 

@@ -123,8 +123,8 @@ class Workloads:
         if sum(one.count for one in sets) > MAX_COUNT:
             raise LeftOutError(f"has more than {MAX_COUNT:,} pods")
         wanted = [requests(one.template.spec) for one in sets]
-        if not any(one.gpus for one in wanted):
-            sliced = any(slices(one) for one in wanted)
+        sliced = any(slices(one) for one in wanted)
+        if sliced or not any(one.gpus or one.beside for one in wanted):
             raise LeftOutError("asks for slices or shares of GPUs" if sliced else "asks for no GPU")
         found = []
         for one in sets:

@@ -66,7 +66,8 @@ def test_a_part_of_a_gpu_is_no_gpu_of_that_model(tmp_path):
 def test_a_resource_that_is_named_counts(tmp_path):
     nodes = [machine("n", {"example.com/npu": "4"}, labels={"npu-model": "X1"}), node("g")]
     waits = asks("a", {"example.com/npu": 4})
-    assert left_out(convert(tmp_path, *nodes, waits)) == {"asks for no GPU": ["ns/a"]}
+    why = "asks for no GPU that is known, but example.com/npu (see --accelerator)"
+    assert left_out(convert(tmp_path, *nodes, waits)) == {why: ["ns/a"]}
     made = convert(tmp_path, *nodes, waits, accelerators={"example.com/npu": "npu-model"})
     assert {host.gpu_model for host in made.round.cluster.hosts} == {"X1", "nvidia"}
     assert started(made) == {"ns/a"}
@@ -128,3 +129,35 @@ def test_gpus_that_are_not_allocatable_are_away_and_not_gone(tmp_path):
     # A pod may go on with a GPU that is away.
     made = convert(tmp_path, broken, pod("r", 8, host="n"))
     assert [job.name for job in made.round.jobs] == ["ns/r"]
+
+
+MIG = "nvidia.com/mig-"
+
+
+def test_slices_of_several_kinds_on_a_node_are_resources_of_it(tmp_path):
+    amounts = {GPU: "4", f"{MIG}3g.40gb": "2", f"{MIG}1g.10gb": "1"}
+    nodes = [machine("a", amounts), machine("b", {f"{MIG}3g.40gb": "1"})]
+    runs = asks("r", {f"{MIG}3g.40gb": 1}, host="a")
+    waits = [
+        asks("two", {f"{MIG}3g.40gb": 2}),
+        asks("both", {f"{MIG}3g.40gb": 1, f"{MIG}1g.10gb": 1}),
+        asks("beside", {GPU: 4, "cpu": "1"}),
+        asks("other", {f"{MIG}3g.40gb": 1}),
+    ]
+    made = convert(tmp_path, *nodes, runs, *waits)
+    assert [host.gpus for host in made.round.cluster.hosts] == [4, 0]
+    assert made.round.reservations == ()
+    assert left_out(made) == {}
+    assert started(made) == {"ns/both", "ns/beside", "ns/other"}
+
+
+def test_slices_of_one_kind_alone_count_as_gpus(tmp_path):
+    made = convert(tmp_path, machine("a", {f"{MIG}3g.40gb": "2"}), asks("w", {f"{MIG}3g.40gb": 2}))
+    assert made.round.cluster.hosts[0].gpus == 2
+    assert started(made) == {"ns/w"}
+
+
+def test_memory_of_a_shared_gpu_is_a_share_though_a_gpu_is_asked(tmp_path):
+    shared = asks("w", {GPU: 1, "nvidia.com/gpumem": 3000})
+    made = convert(tmp_path, node("a"), shared)
+    assert left_out(made) == {"asks for slices or shares of GPUs": ["ns/w"]}

@@ -135,6 +135,40 @@ def test_labels_of_a_vendor_are_levels_and_zones_only_where_there_are_no_others(
     assert cluster.hosts[0].parent == cluster.hosts[1].parent
 
 
+@pytest.mark.parametrize(
+    ("state", "may"),
+    [
+        ("disk-pressure", False),
+        ("pid-pressure", False),
+        ("network-unavailable", False),
+        ("out-of-service", False),
+        ("memory-pressure", True),  # what asks for memory tolerates it
+        ("not-ready", True),  # that the host is unhealthy says it
+    ],
+)
+def test_a_node_that_is_not_well_takes_nobody_who_does_not_tolerate_it(tmp_path, state, may):
+    taint = [{"key": f"node.kubernetes.io/{state}", "effect": "NoSchedule"}]
+    made = convert(tmp_path, node("a", taints=taint), pod("w"))
+    assert [job.name for job in made.round.jobs] == (["ns/w"] if may else [])
+
+
+@pytest.mark.parametrize(("operator", "value", "may"), [("Gt", "90", True), ("Lt", "90", False)])
+def test_a_toleration_may_compare_numbers(tmp_path, operator, value, may):
+    taint = [{"key": "sla", "value": "95", "effect": "NoSchedule"}]
+    one = {"key": "sla", "operator": operator, "value": value, "effect": "NoSchedule"}
+    made = convert(tmp_path, node("a", taints=taint), pod("w", tolerations=[one]))
+    assert bool(made.round.jobs) is may
+
+
+def test_ports_of_a_pod_in_the_network_of_its_host_are_those_of_the_host(tmp_path):
+    pods = [pod(name, host=host, hostNetwork=True) for name, host in (("r", "a"), ("w", None))]
+    for one in pods:
+        one["spec"]["containers"][0]["ports"] = [{"containerPort": 29500}]
+    made = convert(tmp_path, node("a"), *pods)
+    assert made.round.cluster.hosts[0].resources == {"hostPort/29500/TCP": 1}
+    assert all(job.options[0].groups[0].resources for job in made.round.jobs)
+
+
 def test_selectors_affinity_and_taints_say_where_a_pod_may_go(tmp_path):
     taint = [{"key": "team", "value": "x", "effect": "NoSchedule"}]
     nodes = [node("a"), node("b", labels={"disk": "ssd"}), node("c", taints=taint)]

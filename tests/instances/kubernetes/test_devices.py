@@ -9,7 +9,7 @@ import pytest
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes
 from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.errors import InvalidInputError
-from tests.instances.kubernetes.dumps import convert, left_out, node, pod
+from tests.instances.kubernetes.dumps import GPU, convert, left_out, node, pod
 
 DRIVER = "gpu.nvidia.com"
 API = {"apiVersion": "resource.k8s.io/v1"}
@@ -107,7 +107,6 @@ def test_a_class_that_the_dump_lacks_is_a_guess_that_is_told(tmp_path):
         {"capacity": {"requests": {"memory": "10Gi"}}},
         {"deviceClassName": "rdma"},
         {"count": 0},
-        {"more": {"constraints": [{"matchAttribute": "x/y"}]}},
     ],
 )
 def test_what_is_more_than_a_number_of_gpus_is_left_out_and_said(tmp_path, request_):
@@ -126,11 +125,66 @@ def test_a_class_of_some_gpus_alone_is_left_out_and_said(tmp_path):
     assert left_out(made) == {"asks by resource claims (DRA)": ["ns/w"]}
 
 
-def test_where_a_claim_holds_gpus_of_a_device_plugin_nothing_arrives(tmp_path):
+def test_a_claim_that_is_bound_by_more_asks_and_is_told(tmp_path):
+    waits = [user("w", "c"), claim("c", count=2, more={"constraints": [{"matchAttribute": "x/y"}]})]
+    made = convert(tmp_path, node("a", gpus=0), resource_slice("a"), device_class(), *waits)
+    assert jobs(made) == {"ns/w": (2, False, ["resource-claims"])}
+
+
+@pytest.mark.parametrize(("gpus", "closed"), [(8, False), (6, True)])
+def test_gpus_of_a_device_plugin_that_are_those_of_slices_are_held_by_claims(
+    tmp_path, gpus, closed
+):
+    pods = [user("r", "held", "a"), claim("held", "gpu-0", "gpu-1"), pod("p", 1)]
+    made = convert(tmp_path, node("a", gpus=gpus), resource_slice("a", 8), device_class(), *pods)
+    assert bool(made.round.reservations) is closed
+    if not closed:
+        assert jobs(made) == {"ns/r": (2, True, ["resource-claims"]), "ns/p": (1, False, [])}
+
+
+def test_gpus_of_a_device_plugin_and_others_of_slices_are_both_of_the_node(tmp_path):
+    both = node("a", gpus=4, labels={"nvidia.com/gpu.count": "8"})
+    pods = [user("r", "held", "a"), claim("held", "gpu-0"), pod("p", 4)]
+    waits = [user("w", "wanted"), claim("wanted", count=4)]
+    made = convert(tmp_path, both, resource_slice("a", 4), device_class(), *pods, *waits)
+    (host,) = made.round.cluster.hosts
+    assert (host.gpus, host.resources[f"dra/{DRIVER}"]) == (4, 4)
+    assert made.round.reservations == ()
+    assert {job.name: job.options[0].value for job in made.round.jobs} == {
+        "ns/r": 1000,
+        "ns/w": 4000,
+        "ns/p": None,
+    }
+
+
+def test_a_class_says_which_resource_its_gpus_are(tmp_path):
+    named = device_class()
+    named["spec"]["extendedResourceName"] = GPU
+    runs = pod("r", 2, host="a")
+    runs["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "made"}
+    made_for = claim("made", "gpu-0", "gpu-1")
+    waits = [pod("p", 6), user("w", "wanted"), claim("wanted", count=3)]
     made = convert(
-        tmp_path, node("a"), resource_slice("a"), user("r", "held", "a"), claim("held", "gpu-0")
+        tmp_path, node("a", gpus=0), resource_slice("a", 8), named, runs, made_for, *waits
     )
-    assert [one.host for one in made.round.reservations] == ["a"]
+    assert made.round.cluster.hosts[0].gpus == 8
+    assert not any(found[2] for found in jobs(made).values())
+    assert {name: found[:2] for name, found in jobs(made).items()} == {
+        "ns/r": (2, True),
+        "ns/p": (6, False),
+        "ns/w": (3, False),
+    }
+
+
+def test_a_pod_that_claims_gpus_and_a_network_card_asks_for_its_gpus(tmp_path):
+    cards = device_class('device.driver == "dra.net"')
+    cards["metadata"]["name"] = "nic"
+    nic = claim("nic", deviceClassName="nic")
+    waits = user("w", "wanted")
+    waits["spec"]["resourceClaims"].append({"name": "nic", "resourceClaimName": "nic"})
+    objects = [device_class(), cards, nic, claim("wanted", count=2)]
+    made = convert(tmp_path, node("a", gpus=0), resource_slice("a"), waits, *objects)
+    assert jobs(made) == {"ns/w": (2, False, ["resource-claims"])}
 
 
 def test_a_claim_of_a_network_card_closes_no_node(tmp_path):
