@@ -25,8 +25,25 @@ from placewright.instances.converters.kubernetes.sources import (
     name_of,
     read_all,
 )
-from placewright.instances.converters.ledger import Reading
+from placewright.instances.converters.ledger import Reading, Rule
 from placewright.instances.documents.caveats import Caveat, annotation_of
+
+_EXCLUSIVE = Rule("exclusive-topology", "that nobody else may be in its domain is not read")
+_GPU_TYPE = Rule("gpu-type", "which GPUs its annotations name is not read")
+_POOL = Rule("node-pool", "the node pool of its scheduler is not read")
+_NOTES = {
+    "alpha.jobset.sigs.k8s.io/exclusive-topology": _EXCLUSIVE,
+    "leaderworkerset.sigs.k8s.io/exclusive-topology": _EXCLUSIVE,
+    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology": _EXCLUSIVE,
+    "nvidia.com/use-gputype": _GPU_TYPE,
+    "nvidia.com/nouse-gputype": _GPU_TYPE,
+    "nvidia.com/use-gpuuuid": _GPU_TYPE,
+    "nvidia.com/nouse-gpuuuid": _GPU_TYPE,
+    "volcano.sh/numa-topology-policy": Rule("numa-topology", "NUMA nodes are not read"),
+    "kai.scheduler/node-pool": _POOL,
+    "runai/node-pool": _POOL,
+}
+"""Rules that annotations and labels of pods stand for."""
 
 _LABELS = {
     JOB_SET: "jobset.sigs.k8s.io/jobset-name",
@@ -63,6 +80,7 @@ class Caveats:
     ) -> Iterator[Caveat]:
         for pod in pods:
             yield from self._find(POD, pod.key)
+            yield from _noted(pod)
         if group is not None:
             yield from self._find(group[0], group[1].key)
         for one in (*pods, *(() if group is None else group[1:])):
@@ -74,6 +92,18 @@ class Caveats:
 
     def _find(self, kind: Kind, key: tuple[str, str]) -> tuple[Caveat, ...]:
         return self.of.get(kind, {}).get(key, ())
+
+
+def _noted(pod: Pod) -> Iterator[Caveat]:
+    """Yield rules that a pod has by annotations or labels, but for those its spec says, too."""
+    spec, meta = pod.spec, pod.metadata
+    near = spec.affinity is not None and (
+        spec.affinity.podAffinity or spec.affinity.podAntiAffinity
+    )
+    for key in {**meta.labels, **meta.annotations}:
+        rule = _NOTES.get(key)
+        if rule is not None and not (rule is _EXCLUSIVE and (near or spec.nodeSelector)):
+            yield rule.caveat()
 
 
 def _controllers(one: Object) -> Iterator[tuple[Kind, str]]:

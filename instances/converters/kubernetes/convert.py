@@ -29,7 +29,7 @@ from placewright.instances.converters.kubernetes.nodes import (
     idle_resources,
     over_full,
 )
-from placewright.instances.converters.kubernetes.pods import State, requests, state_of
+from placewright.instances.converters.kubernetes.pods import State, asked_by, requests, state_of
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.sources import (
     NODE,
@@ -164,7 +164,7 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
-    asked = {pod.key: requests(pod.spec) for pod in dump.pods}
+    asked = {pod.key: asked_by(pod) for pod in dump.pods}
     eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump, asked))
     maker = Maker(dump.nodes, levels, eligibility)
     workloads = Workloads(
@@ -184,14 +184,14 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         uses = {key.name: key.small(held) for key, held in reserved[name].items()}
         maker.add_reserved(name, uses, min(dump.nodes))
     caps = KueueQuotas(dump.queues, reserved, frozenset(job.tenant or "" for job in maker.jobs))
-    above = GroupQueueCaps(dump.group_queues)
+    above = GroupQueueCaps(dump.group_queues, jobs.in_queues, jobs.firm)
     with_caps = tuple(caps.with_caps(job) for job in above.with_caps(maker.jobs))
     for job in with_caps:
         if caps.unsaid_of(job.tenant):
             book.cannot_say("lending limits of so many queues of its cohort", job.name)
     for name in above.unsaid():
         book.cannot_say("limits of a queue that others are in", name)
-    tenants = _tenants(dump, caps, with_caps)
+    tenants = _tenants(dump, caps, above, with_caps)
     made = hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended)
     cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
     return Round(
@@ -325,7 +325,9 @@ def _granted(dump: Dump, job: Job) -> Job:
     return job if job.held else job.model_copy(update=update)
 
 
-def _tenants(dump: Dump, caps: KueueQuotas, jobs: Sequence[Job]) -> tuple[Tenant, ...]:
+def _tenants(
+    dump: Dump, caps: KueueQuotas, above: GroupQueueCaps, jobs: Sequence[Job]
+) -> tuple[Tenant, ...]:
     """Return the queues that jobs are in, and all of Kueue, with what they may hold."""
     queues = dump.queues
     weighed = any(queue.spec.fairSharing is not None for queue in queues.cluster.values())
@@ -334,7 +336,7 @@ def _tenants(dump: Dump, caps: KueueQuotas, jobs: Sequence[Job]) -> tuple[Tenant
         for name in queues.cluster
     }
     for queue in dump.group_queues:
-        found.setdefault(queue.metadata.name, queue.tenant)
+        found.setdefault(queue.metadata.name, above.tenant(queue))
     for job in jobs:
         if job.tenant is not None and job.tenant not in found:
             found[job.tenant] = Tenant(name=job.tenant)

@@ -92,6 +92,10 @@ class PodJobs:
         What bound pods that are in no job hold of each node.
     closed : set of str
         Nodes with bound pods that ask for GPUs and are left out: nothing may arrive there.
+    in_queues : dict of str to Amounts
+        What bound pods that ask for no GPU hold of each queue of KAI or Volcano.
+    firm : set of str
+        Jobs that KAI does not preempt.
     """
 
     dump: Dump
@@ -102,6 +106,8 @@ class PodJobs:
     asked: Mapping[tuple[str, str], Amounts]
     background: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     closed: set[str] = field(default_factory=set)
+    in_queues: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
+    firm: set[str] = field(default_factory=set)
     _above: dict[str, str | None] = field(init=False)
     neighbours: Neighbours = field(init=False)
 
@@ -161,7 +167,19 @@ class PodJobs:
         if sliced or not any(one.gpus or one.beside for one in wanted.values()):
             for pod in members:
                 self.leave([pod], self._why_no_gpu(pod, wanted[pod.key]))
+                queue = _queue(self.dump.groups.get(gang), pod)
+                if queue is not None and pod.spec.nodeName is not None:
+                    self.in_queues[queue].add(wanted[pod.key])
             return
+        before = len(self.maker.jobs)
+        self._add(gang, members, wanted)
+        group, made = self.dump.groups.get(gang), self.maker.jobs[before:]
+        if gang.by == KAI and group is not None and made and group.stays(made[0].priority):
+            self.firm |= {job.name for job in made}
+
+    def _add(
+        self, gang: Gang, members: Sequence[Pod], wanted: Mapping[tuple[str, str], Amounts]
+    ) -> None:
         group = self.dump.groups.get(gang)
         head = self._with_caveats(self._head(gang, group, members), gang, group, members)
         flavors = self._flavors(gang)
@@ -306,9 +324,13 @@ class PodJobs:
             required = self._level(group.required, group)
             if group.spec.subGroups:
                 self.book.cannot_say("groups within a pod group", group.name)
+        queue = _queue(group, members[0])
+        gone = queue is not None and bool(self._above) and queue not in self._above
         return Head(
             name=title,
-            tenant=_queue(group, members[0]),
+            tenant=queue,
+            held=gone,
+            why_held=f"there is no queue {queue}" if gone else "",
             priority=own if own is not None else max(pod.spec.priority for pod in members),
             submitted=min((at for at in created if at is not None), default=None),
             runtime=max((s for s in limits if s is not None), default=None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from placewright.instances.converters.kubernetes.accessor import (
     quantity,
 )
 from placewright.instances.converters.kubernetes.groups import KAI, VOLCANO
+from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.records import Object
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.documents.base import MAX_AMOUNT
@@ -26,6 +28,11 @@ from placewright.instances.documents.policy import Tenant
 
 QUEUE_KINDS = (Kind(KAI, "Queue"), Kind(VOLCANO, "Queue"))
 _UNLIMITED = -1
+_UNITS = {"gpu": Decimal(1000), "cpu": Decimal(1000), "memory": 1 / Decimal(1024) ** 2}
+_OF_KAI = {"gpu": Decimal(1), "cpu": Decimal("0.001"), "memory": Decimal(10) ** 6}
+"""GPUs, cores and bytes of what KAI counts: GPUs, thousandths of cores, and megabytes."""
+
+_SUFFIXES = {"gpu": "m", "cpu": "m", "memory": "Mi"}
 MAX_ABOVE = 50
 """Queues above one another; a job counts in 64 caps at most."""
 
@@ -45,6 +52,8 @@ class _Share(Record):
 
 class _KaiResources(Record):
     gpu: _Share = _Share()
+    cpu: _Share = _Share()
+    memory: _Share = _Share()
 
 
 class _Guarantee(Record):
@@ -74,72 +83,109 @@ class GroupQueue(Object):
         return self.spec.parentQueue or self.spec.parent
 
     @property
-    def limit(self) -> Decimal | None:
-        """The most GPUs that it may hold, with the queues in it."""
-        most = self.spec.resources.gpu.limit
-        return most if most is not None else _gpus(self.spec.capability)
+    def limits(self) -> dict[str, int]:
+        """The most that it may hold, with the queues in it: milli-GPU, millicores and MiB."""
+        kai, most = self.spec.resources, self.spec.capability
+        found = {name: most[name] for name in ("cpu", "memory") if name in most}
+        gpus = _gpus(most)
+        if gpus is not None:
+            found["gpu"] = gpus
+        plain = {name: _small(name, amount) for name, amount in found.items()}
+        return plain | _of_kai(gpu=kai.gpu.limit, cpu=kai.cpu.limit, memory=kai.memory.limit)
 
     @property
-    def tenant(self) -> Tenant:
-        """Its quota: the most it may hold; its guarantee: what it may always claim."""
-        gpu, spec, most = self.spec.resources.gpu, self.spec, self.limit
+    def firm(self) -> dict[str, int]:
+        """What jobs may hold of it that nobody preempts (KAI)."""
+        kai = self.spec.resources
+        return _of_kai(gpu=kai.gpu.quota, cpu=kai.cpu.quota, memory=kai.memory.quota)
+
+    def tenant(self, held: Amounts) -> Tenant:
+        """Return its quota, less what others hold of it, and what it may always claim."""
+        gpu, spec = self.spec.resources.gpu, self.spec
+        limits = _left(self.limits, held)
         least = (gpu.quota, _gpus(spec.deserved), _gpus(spec.guarantee.resource))
-        sure = next((one for one in least if one), None)
-        if sure is not None and most is not None:
-            sure = min(sure, most)
+        sure = next((_small("gpu", one) for one in least if one), None)
+        if sure is not None:
+            sure = min(sure, limits.get("gpu", sure))
         weight = gpu.overQuotaWeight or spec.weight or Decimal(1)
         return Tenant(
             name=self.metadata.name,
-            quota={} if most is None else {"gpu": _milli(most)},
-            guarantee={} if sure is None else {"gpu": _milli(sure)},
+            quota=_written(limits),
+            guarantee={} if sure is None else _written({"gpu": sure}),
             weight=max(1, min(10**6, int(weight))),
         )
 
 
 class GroupQueueCaps:
-    """What queues that others are in may hold with these, as caps."""
+    """What queues that others are in may hold with these, as caps.
 
-    def __init__(self, queues: Iterable[GroupQueue]) -> None:
+    Parameters
+    ----------
+    held
+        What pods without GPUs hold of each queue.
+    firm
+        Jobs that nobody preempts, by name: KAI gives them no more than the quota of a queue.
+    """
+
+    def __init__(
+        self,
+        queues: Iterable[GroupQueue],
+        held: Mapping[str, Amounts],
+        firm: Collection[str],
+    ) -> None:
         self._by_name = {one.metadata.name: one for one in queues}
+        self._firm = firm
+        self._held: defaultdict[str, Amounts] = defaultdict(Amounts)
+        for name, amounts in held.items():
+            for one in self._line(name):
+                self._held[one.metadata.name].add(amounts)
+
+    def tenant(self, queue: GroupQueue) -> Tenant:
+        """Return the tenant of a queue."""
+        return queue.tenant(self._held[queue.metadata.name])
 
     def with_caps(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
         """Return jobs that count in the caps of the queues above theirs."""
         return tuple(
             job.model_copy(update={"caps": (*job.caps, *names)}) if names else job
             for job in jobs
-            for names in [tuple(f"queue/{name}" for name in self._limited(job.tenant))]
+            for names in [tuple(dict(self._caps_of(job)))]
         )
 
     def used_by(self, jobs: Iterable[Job]) -> dict[str, Cap]:
         """Return the caps in which some jobs count."""
-        used = {name for job in jobs for name in self._limited(job.tenant)}
-        limits = {name: self._by_name[name].limit for name in sorted(used)}
-        return {
-            f"queue/{name}": Cap(gpus=_milli(limit))
-            for name, limit in limits.items()
-            if limit is not None
-        }
+        found = {name: limits for job in jobs for name, limits in self._caps_of(job)}
+        return {name: _cap(found[name]) for name in sorted(found)}
 
     def unsaid(self) -> list[str]:
         """Return the queues that are in one which the dump does not have."""
         known = (None, "", "root", *self._by_name)
         return [name for name, one in self._by_name.items() if one.above not in known]
 
-    def _limited(self, queue: str | None) -> list[str]:
-        """Return the queues above one that have a limit of their own, the nearest first."""
-        own = one = self._by_name.get(queue or "")
-        found: list[str] = []
-        seen = 0
-        while one is not None and seen < MAX_ABOVE:
-            one, seen = self._by_name.get(one.above or ""), seen + 1
-            if one is own:
-                break
-            if one is not None and one.limit is not None and one.metadata.name not in found:
-                found.append(one.metadata.name)
-        # Jobs of a queue that others are in count beside those of the others.
-        if own is not None and own.limit is not None and self._holds_others(own):
-            found.insert(0, own.metadata.name)
-        return found
+    def _caps_of(self, job: Job) -> Iterator[tuple[str, dict[str, int]]]:
+        for queue in self._limited(job.tenant):
+            left = _left(queue.limits, self._held[queue.metadata.name])
+            yield f"queue/{queue.metadata.name}", left
+        for queue in self._line(job.tenant) if job.name in self._firm else ():
+            if queue.firm:
+                yield f"queue/{queue.metadata.name}/non-preemptible", queue.firm
+
+    def _line(self, queue: str | None) -> Iterator[GroupQueue]:
+        """Yield a queue and those that it is in, from the inside out."""
+        one, seen = self._by_name.get(queue or ""), set[str]()
+        while one is not None and len(seen) <= MAX_ABOVE and one.metadata.name not in seen:
+            seen.add(one.metadata.name)
+            yield one
+            one = self._by_name.get(one.above or "")
+
+    def _limited(self, queue: str | None) -> list[GroupQueue]:
+        """Return the queues above one that have a limit of their own, the nearest first.
+
+        Jobs of a queue that others are in count beside those of the others.
+        """
+        line = list(self._line(queue))
+        first = 0 if line and self._holds_others(line[0]) else 1
+        return [one for one in line[first:] if one.limits]
 
     def _holds_others(self, queue: GroupQueue) -> bool:
         return any(one.above == queue.metadata.name for one in self._by_name.values())
@@ -150,5 +196,30 @@ def _gpus(amounts: dict[str, Decimal]) -> Decimal | None:
     return sum(found, Decimal(0)) if found else None
 
 
-def _milli(gpus: Decimal) -> str:
-    return f"{min(MAX_AMOUNT, int(gpus * 1000))}m"
+def _of_kai(**amounts: Decimal | None) -> dict[str, int]:
+    """Return amounts as KAI has them in small units; without those that are not limited."""
+    return {
+        name: _small(name, _OF_KAI[name] * amount)
+        for name, amount in amounts.items()
+        if amount is not None
+    }
+
+
+def _small(name: str, amount: Decimal) -> int:
+    return min(MAX_AMOUNT, int(amount * _UNITS[name]))
+
+
+def _left(limits: Mapping[str, int], held: Amounts) -> dict[str, int]:
+    """Return limits without what is held."""
+    taken = {"cpu": held.cpu, "memory": held.memory}
+    return {name: max(0, limit - taken.get(name, 0)) for name, limit in limits.items()}
+
+
+def _written(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: f"{amount}{_SUFFIXES[name]}" for name, amount in amounts.items()}
+
+
+def _cap(limits: Mapping[str, int]) -> Cap:
+    written = _written(limits)
+    gpus = written.pop("gpu", None)
+    return Cap(gpus=gpus, resources=written)

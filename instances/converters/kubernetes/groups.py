@@ -216,6 +216,10 @@ def other_names(objects: Iterable[Object]) -> Iterator[str]:
         meta = one.metadata
         space = f"{meta.namespace}/" if meta.namespace else ""
         yield from (f"{space}{owner.name}" for owner in meta.ownerReferences)
+        ending = f"-{meta.labels.get('pod-template-hash', '')}"
+        for owner in meta.ownerReferences:
+            if owner.kind == "ReplicaSet" and len(ending) > 1 and owner.name.endswith(ending):
+                yield f"{space}{owner.name.removesuffix(ending)}"
         yield from (owner.uid for owner in meta.ownerReferences if owner.uid)
         for key, names in _OTHER_LABELS.items():
             for label in (key, *names[:1]):

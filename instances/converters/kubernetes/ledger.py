@@ -17,7 +17,7 @@ from placewright.instances.converters.kubernetes.further_ledgers import (
 from placewright.instances.converters.kubernetes.groups import COSCHEDULING, KAI, NATIVE, VOLCANO
 from placewright.instances.converters.kubernetes.hyper_nodes import HYPER_NODE
 from placewright.instances.converters.kubernetes.sources import Kind
-from placewright.instances.converters.ledger import Ledger, Rule, Told
+from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule, Told
 
 _POD_AFFINITY = Rule("pod-affinity", "required affinity to other pods is not read in full")
 _POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "anti-affinity to other pods is not read in full")
@@ -27,14 +27,17 @@ BY_OTHER_PODS = {one.name: one for one in (_POD_AFFINITY, _POD_ANTI_AFFINITY, _S
 
 _WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", hard=False)
 _VOLUMES = Rule("volumes", "volumes and their zones are not read")
-_RESIZE = Rule("resize", "a resize of the running pod is not read", hard=False)
 _NOMINATED = Rule("nominated", "the node that its scheduler has nominated is not read", hard=False)
 _RESPONDERS = Rule("eviction-responders", "who answers evictions is not read", hard=False)
 _SUBGROUPS = Rule("subgroups", "groups within the pod group are not read")
 _TASK_MEMBERS = Rule("task-members", "the least number of pods per task is not read")
 _COMPOSITE = Rule("composite-group", "the group that the pod group is in is not read")
 _MIN_RUNTIME = Rule("min-runtime", "how long jobs are safe from preemption is not read")
-_QUEUE_QUOTA = Rule("queue-quota", "quotas of cores and memory of its queue are not read")
+_QUEUE_QUOTA = Rule(
+    "queue-quota", "what its queue deserves of cores and memory is not read", hard=False
+)
+_DESERVED = {"-1": None, OTHERWISE: _QUEUE_QUOTA}
+_CLOSED = Rule("queue-closed", "that its queue is closed is not read")
 _QUEUE_ORDER = Rule("queue-order", "the order of its queue is not read", hard=False)
 _QUEUE_NODES = Rule("queue-nodes", "to which nodes its queue is bound is not read")
 _CHECKS = Rule("admission-checks", "what an admission check changes of its pods is not read")
@@ -125,15 +128,22 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
 POD = Ledger(
     "pods",
     f"""{META_READ} {_TEMPLATE_READ} spec.preemptionPolicy spec.priorityClassName
-    status.phase status.startTime status.conditions status.extendedResourceClaimStatus""",
+    status.phase status.startTime status.conditions status.extendedResourceClaimStatus
+    status.containerStatuses.allocatedResources status.containerStatuses.resources""",
     f"""{META_NO_EFFECT} {_TEMPLATE_NO_EFFECT}
-    status.allocatedResources status.containerStatuses status.ephemeralContainerStatuses
+    status.allocatedResources status.ephemeralContainerStatuses
+    status.containerStatuses.allocatedResourcesStatus status.containerStatuses.containerID
+    status.containerStatuses.image status.containerStatuses.imageID
+    status.containerStatuses.lastState status.containerStatuses.name
+    status.containerStatuses.ready status.containerStatuses.restartCount
+    status.containerStatuses.started status.containerStatuses.state
+    status.containerStatuses.stopSignal status.containerStatuses.user
+    status.containerStatuses.volumeMounts
     status.hostIP status.hostIPs status.initContainerStatuses status.message
     status.observedGeneration status.podIP status.podIPs status.qosClass status.reason
-    status.resources status.volumeHealth""",
+    status.resources status.volumeHealth status.resize""",
     {
         **_TEMPLATE_TOLD,
-        "status.resize": _RESIZE,
         "status.nominatedNodeName": _NOMINATED,
         "status.resourceClaimStatuses": CLAIMS,
         "status.nodeAllocatableResourceClaimStatuses": CLAIMS,
@@ -303,7 +313,8 @@ QUEUES = {
     KAI: Ledger(
         "queues",
         f"""{META_READ} spec.parentQueue spec.resources.gpu.limit spec.resources.gpu.quota
-        spec.resources.gpu.overQuotaWeight""",
+        spec.resources.gpu.overQuotaWeight spec.resources.cpu.limit
+        spec.resources.memory.limit""",
         f"""{META_NO_EFFECT} {CONDITIONS} spec.displayName spec.resources.cpu.overQuotaWeight
         spec.resources.memory.overQuotaWeight status.allocated status.allocatedNonPreemptible
         status.childQueues status.requested""",
@@ -311,10 +322,8 @@ QUEUES = {
             "spec.priority": _QUEUE_ORDER,
             "spec.preemptMinRuntime": _MIN_RUNTIME,
             "spec.reclaimMinRuntime": _MIN_RUNTIME,
-            "spec.resources.cpu.limit": _QUEUE_QUOTA,
-            "spec.resources.cpu.quota": _QUEUE_QUOTA,
-            "spec.resources.memory.limit": _QUEUE_QUOTA,
-            "spec.resources.memory.quota": _QUEUE_QUOTA,
+            "spec.resources.cpu.quota": _DESERVED,
+            "spec.resources.memory.quota": _DESERVED,
         },
     ),
     VOLCANO: Ledger(
@@ -322,9 +331,9 @@ QUEUES = {
         f"""{META_READ} spec.capability spec.deserved spec.guarantee.resource spec.parent
         spec.weight""",
         f"""{META_NO_EFFECT} {CONDITIONS} spec.type status.allocated status.completed
-        status.inqueue status.pending status.reservation status.running status.state
-        status.unknown""",
+        status.inqueue status.pending status.reservation status.running status.unknown""",
         {
+            "status.state": {"Closed": _CLOSED, "Closing": _CLOSED},
             "spec.affinity": _QUEUE_NODES,
             "spec.dequeueStrategy": _QUEUE_ORDER,
             "spec.extendClusters": _QUEUE_NODES,

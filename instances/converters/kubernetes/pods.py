@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import Enum
@@ -32,6 +33,25 @@ def state_of(pod: Pod) -> State:
     if pod.spec.nodeName is not None:
         return State.BOUND
     return State.WAITING if pod.metadata.deletionTimestamp is None else State.DELETED
+
+
+def asked_by(pod: Pod) -> Amounts:
+    """Return what a pod asks for; one that is resized has the most of what it has and wants."""
+    spec, given = pod.spec, {one.name: one for one in pod.status.containerStatuses}
+    containers = []
+    for one in spec.containers:
+        status = given.get(one.name)
+        parts = [one.resources.asked]
+        if status is not None:
+            now = status.resources.requests if status.resources is not None else {}
+            parts += [status.allocatedResources, now]
+        most = {key: max(part.get(key, _NONE) for part in parts) for part in parts for key in part}
+        resources = one.resources.model_copy(update={"requests": most})
+        changed = most != parts[0]
+        containers.append(one.model_copy(update={"resources": resources}) if changed else one)
+    if all(map(operator.is_, containers, spec.containers)):
+        return requests(spec)
+    return requests(spec.model_copy(update={"containers": tuple(containers)}))
 
 
 def requests(spec: PodSpec) -> Amounts:

@@ -139,6 +139,7 @@ class Port(Record):
 class Container(Record):
     """A container of a pod; an init container that is always restarted runs on beside others."""
 
+    name: Text = ""
     resources: Resources = Resources()
     ports: Annotated[tuple[Port, ...], AsList] = ()
     restartPolicy: Text = ""  # noqa: N815
@@ -256,9 +257,18 @@ class PodSpec(Record):
     preemptionPolicy: Text = ""  # noqa: N815
 
 
+class ContainerStatus(Record):
+    """How a container is, and what it was given: more than it asks while it shrinks."""
+
+    name: Text = ""
+    allocatedResources: Quantities = Field(default_factory=dict)  # noqa: N815
+    resources: Resources | None = None
+
+
 class PodStatus(Record):
     """How a pod is."""
 
+    containerStatuses: Annotated[tuple[ContainerStatus, ...], AsList] = ()  # noqa: N815
     phase: Text = ""
     startTime: Moment = None  # noqa: N815
     conditions: Conditions = ()

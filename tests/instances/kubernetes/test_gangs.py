@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from placewright import explain_job
+from placewright.explain.explanation import Verdict
+from placewright.instances.derived.source_names import jobs_called
+from placewright.instances.documents.caveats import caveats_of
 from tests.instances.kubernetes.dumps import RACK, convert, left_out, node, pod
 
 NODES = [node(f"n{i}", labels={RACK: f"r{i // 2}"}) for i in range(4)]
@@ -212,3 +216,112 @@ def test_what_kai_does_not_preempt_stays(tmp_path, spec, priority, pinned):
         one["metadata"]["ownerReferences"] = [owner]
     made = convert(tmp_path, *NODES, *pods, group("kai", **spec), movable=True)
     assert made.round.jobs[0].running.pinned is pinned
+
+
+def queue(of: str, name: str = "team", status: Any = None, **spec: Any) -> Any:
+    """A queue of KAI, with shares by resource, or of Volcano, with what it may hold."""
+    version = "scheduling.run.ai/v2" if of == "kai" else "scheduling.volcano.sh/v1beta1"
+    parent = {"parentQueue": spec.pop("parent")} if "parent" in spec else {}
+    spec = {"resources": spec, **parent} if of == "kai" else {"capability": spec}
+    head = {"apiVersion": version, "kind": "Queue", "metadata": {"name": name}}
+    return head | {"spec": spec, "status": status or {}}
+
+
+def could_start(made: Any) -> bool:
+    found = explain_job(made.round, None, "ns/g", time_limit=5)
+    return found.verdict is Verdict.COULD_START
+
+
+@pytest.mark.parametrize(
+    ("one", "starts"),
+    [
+        (queue("volcano", cpu="8"), True),
+        (queue("volcano", cpu="7"), False),
+        (queue("volcano", memory="31Gi"), False),
+        (queue("kai", cpu={"limit": 8000}), True),
+        (queue("kai", cpu={"limit": 7999}), False),
+        (queue("kai", memory={"limit": 34000}), False),  # megabytes: less than 32 Gi
+        (queue("kai", cpu={"limit": -1, "quota": -1}), True),
+    ],
+)
+def test_queues_limit_cores_and_memory(tmp_path, one, starts):
+    sign = "kai" if "run.ai" in one["apiVersion"] else "volcano"
+    pods = [member(f"p{i}", sign) for i in range(2)]
+    made = convert(tmp_path, *NODES, *pods, group(sign, queue="team"), one)
+    assert caveats_of(made.round.jobs[0].annotations) == ()
+    assert (
+        explain_job(made.round, None, "ns/g", time_limit=5).verdict is Verdict.COULD_START
+    ) is starts
+
+
+def test_pods_without_gpus_hold_cores_of_their_queue(tmp_path):
+    labels = {"kai.scheduler/queue": "team"}
+    pods = [member("p", "kai"), member("q", "kai"), pod("c", 0, host="n0", meta={"labels": labels})]
+    above = queue("kai", "dept", cpu={"limit": 11000})
+    own = queue("kai", cpu={"limit": 20000}, parent="dept")
+    made = convert(tmp_path, *NODES, *pods, group("kai", queue="team"), own, above)
+    assert {one.name: one.quota for one in made.round.tenants}["team"] == {"cpu": 16000}
+    assert {name: cap.resources for name, cap in made.round.caps.items()} == {
+        "queue/dept": {"cpu": 7000}
+    }
+
+
+@pytest.mark.parametrize(("quota", "starts"), [(16, True), (15, False), (-1, True)])
+def test_what_kai_does_not_preempt_stays_within_the_quota(tmp_path, quota, starts):
+    pods = [member(f"p{i}", "kai") for i in range(2)]
+    firm = group("kai", queue="team", preemptibility="non-preemptible")
+    for parent in ({}, {"parent": "dept"}):
+        own = queue("kai", gpu={"quota": -1 if parent else quota, "limit": -1}, **parent)
+        above = queue("kai", "dept", gpu={"quota": quota, "limit": -1})
+        made = convert(tmp_path, *NODES, *pods, firm, own, above)
+        assert (
+            explain_job(made.round, None, "ns/g", time_limit=5).verdict is Verdict.COULD_START
+        ) is starts
+    free = convert(tmp_path, *NODES, *pods, group("kai", queue="team"), own, above)
+    assert could_start(free)
+
+
+def test_nobody_starts_in_a_queue_that_is_not_there(tmp_path):
+    pods = [member(f"p{i}", "volcano") for i in range(2)]
+    made = convert(tmp_path, *NODES, *pods, group("volcano", queue="gone"), queue("volcano"))
+    (job,) = made.round.jobs
+    assert (job.held, job.annotations["held"]) == (True, "there is no queue gone")
+
+
+def test_a_queue_that_is_closed_is_told(tmp_path):
+    pods = [member(f"p{i}", "volcano") for i in range(2)]
+    closed = queue("volcano", status={"state": "Closed"})
+    made = convert(tmp_path, *NODES, *pods, group("volcano", queue="team"), closed)
+    assert [one.rule for one in caveats_of(made.round.jobs[0].annotations)] == ["queue-closed"]
+
+
+@pytest.mark.parametrize(
+    ("note", "spec", "told"),
+    [
+        ("leaderworkerset.sigs.k8s.io/exclusive-topology", {}, ["exclusive-topology"]),
+        ("leaderworkerset.sigs.k8s.io/exclusive-topology", {"nodeSelector": {RACK: "r0"}}, []),
+        ("nvidia.com/use-gputype", {}, ["gpu-type"]),
+        ("some.example/note", {}, []),
+    ],
+)
+def test_rules_that_annotations_stand_for_are_told(tmp_path, note, spec, told):
+    made = convert(tmp_path, *NODES, pod("p", meta={"annotations": {note: "x"}}, **spec))
+    assert [one.rule for one in caveats_of(made.round.jobs[0].annotations)] == told
+
+
+def test_a_pod_that_is_resized_holds_the_most_of_what_it_has_and_wants(tmp_path):
+    runs = pod("r", host="n0")
+    runs["spec"]["containers"][0]["name"] = "main"
+    runs["status"]["containerStatuses"] = [
+        {"name": "main", "allocatedResources": {"cpu": "60"}, "resources": {"limits": {"x/y": 1}}}
+    ]
+    made = convert(tmp_path, NODES[0], runs)
+    (running,) = (job for job in made.round.jobs if job.running)
+    assert running.options[0].groups[0].cpu == 60_000
+
+
+def test_a_deployment_names_its_pods(tmp_path):
+    owner = {"kind": "ReplicaSet", "name": "web-6b7f", "uid": "u", "controller": True}
+    meta = {"labels": {"pod-template-hash": "6b7f"}, "ownerReferences": [owner]}
+    made = convert(tmp_path, *NODES, pod("web-6b7f-x", 9, meta=meta))
+    assert [job.name for job in jobs_called(made.round, "ns/web")] == ["ns/web-6b7f-x"]
