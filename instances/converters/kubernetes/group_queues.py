@@ -86,7 +86,7 @@ class GroupQueue(Object):
     def limits(self) -> dict[str, int]:
         """The most that it may hold, with the queues in it: milli-GPU, millicores and MiB."""
         kai, most = self.spec.resources, self.spec.capability
-        found = {name: most[name] for name in ("cpu", "memory") if name in most}
+        found = {name: most[name] for name in most if name in ("cpu", "memory")}
         gpus = _gpus(most)
         if gpus is not None:
             found["gpu"] = gpus
