@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from placewright.instances.derived.phrases import count
-from placewright.instances.derived.slurm_marks import HELD
+from placewright.instances.derived.slurm_marks import HELD, NODE_LIST
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.exporters.slurm import slurm_script
@@ -27,6 +27,7 @@ TELLING_S = 2.0
 TOLD_FOR_S = 600.0
 """How long what a job was told stands if only its numbers are others: times change at each look."""
 
+_HOSTS = f"{NODE_LIST}="
 _STATE_WIDTHS = (20, 60, len(HELD))
 _NUMBERS = re.compile(r"[0-9]+")
 _SENDS = (DecisionKind.START, DecisionKind.MIGRATE)
@@ -51,6 +52,7 @@ class SlurmActor:
         self._applies = applies
         self._comments = comments
         self._told: dict[str, tuple[str, float]] = {}
+        self._hosts: dict[str, str] = {}
 
     def commands(self, round_: Round, plan: Plan) -> tuple[str, Sequence[str]]:
         """Return the script that carries the plan out, and what it leaves out."""
@@ -71,6 +73,8 @@ class SlurmActor:
         steps = slurm_steps(round_, plan).steps
         waiting = {step.job for step in steps if _only_tells(step)}
         self._told = {job: told for job, told in self._told.items() if job in waiting}
+        there = {one.job for one in plan.decisions}
+        self._hosts = {job: hosts for job, hosts in self._hosts.items() if job in there}
         telling = 0.0
         for i, step in enumerate(steps):
             if time.monotonic() > until:
@@ -83,7 +87,7 @@ class SlurmActor:
                     telling += time.monotonic() - began
             elif self._applies:
                 unmet = step.unmet(left)
-                problem = f"needs {unmet}" if unmet else self._take(step)
+                problem = f"needs {unmet}" if unmet else self._take(self._not_again(step))
                 if problem:
                     left.add(step.job)
                     undone.append(f"not done: {step.does}: {problem}")
@@ -98,6 +102,24 @@ class SlurmActor:
         same = _NUMBERS.sub("", text) == _NUMBERS.sub("", before) and now < at + TOLD_FOR_S
         if text != before and not same and not self._take(step):
             self._told[step.job] = text, now
+
+    def _not_again(self, step: Step) -> Step:
+        """Return a step without hosts if it sends a job to those to which it was sent in vain.
+
+        Slurm has reasons that no round has; where it can start the job, it does. Jobs whose user
+        names hosts, as the comment says, are sent there again.
+        """
+        words = [word for command in step.commands for word in command.words]
+        hosts = next((word for word in words if word.startswith(_HOSTS)), _HOSTS)
+        before, self._hosts[step.job] = self._hosts.get(step.job), hosts
+        named = any(_HOSTS in word and not word.startswith(_HOSTS) for word in words)
+        if before != hosts or named:
+            return step
+        any_host = [
+            command._replace(words=tuple(_HOSTS if w == hosts else w for w in command.words))
+            for command in step.commands
+        ]
+        return step._replace(commands=tuple(any_host))
 
     def _take(self, step: Step) -> str:
         """Take a step; return why it was not taken, "" if it was."""

@@ -144,6 +144,7 @@ def read_slurm(
                 made.occupied.amounts,
                 made.occupied.nodes if context.alone else None,
                 made.occupied.resources,
+                unlisted,
                 context.caveats,
             ),
             pools=licences.pools(),

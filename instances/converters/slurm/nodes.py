@@ -183,6 +183,7 @@ def hosts(
     held: Mapping[str, tuple[int, int]],
     alone: Mapping[str, int] | None,
     resources: Mapping[str, Mapping[str, int]],
+    in_use: Collection[str],
     caveats: Caveats,
 ) -> tuple[HostEntry, ...]:
     """Return the hosts of a cluster.
@@ -200,6 +201,8 @@ def hosts(
         hold of it. More than all of it is held where a dump contradicts itself.
     resources
         What running jobs hold of other resources of each host.
+    in_use
+        Hosts with `unlisted_gpus`, which nobody can have alone.
     caveats
         Which of them the annotations have.
     """
@@ -211,7 +214,11 @@ def hosts(
             gpu_model=gpu_model(node),
             cpu=f"{max(_cpus(node) * 1000, held.get(name, (0, 0))[0])}m",
             memory=f"{max(_memory(node), held.get(name, (0, 0))[1])}Mi",
-            resources=({} if alone is None else {NODE: max(WHOLE_NODE, alone.get(name, 0))})
+            resources=(
+                {}
+                if alone is None
+                else {NODE: max(WHOLE_NODE - (name in in_use), alone.get(name, 0))}
+            )
             | _resources(node, nodes.counted, resources.get(name, {})),
             healthy=not node.states & AWAY,
             annotations=caveats.of_node(name),

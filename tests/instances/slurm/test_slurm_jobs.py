@@ -464,3 +464,10 @@ def test_gpus_that_slurm_has_in_use_are_not_free_though_no_job_is_listed(tmp_pat
     made = convert(tmp_path, jobs, [node("h0", gres_used=used), node("h1")])
     assert [(one.host, one.gpus) for one in made.round.reservations] == closed
     assert any("no job of the dump" in what for what in made.book.unsaid) == bool(closed)
+
+
+def test_a_node_with_gpus_in_use_is_for_no_job_that_wants_it_alone(tmp_path):
+    alone = job(2, tres_per_node="gpu:2", shared="none")
+    nodes = [node("h0", gres_used="gpu:h100:1(IDX:0)"), node("h1", gres_used="gpu:h100:0")]
+    made = convert(tmp_path, [alone, running(1, ("h1", 1, 0, "gpu:h100:1(IDX:0)"))], nodes)
+    assert [one.decision.value for one in solve_round(made.round).decisions] == ["keep", "wait"]

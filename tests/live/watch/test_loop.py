@@ -345,4 +345,27 @@ def test_jobs_are_told_again_why_they_wait_when_more_than_numbers_changed(monkey
     assert len(written) == 2
 
 
+@pytest.mark.parametrize(("asked", "then"), [("", "ReqNodeList="), ("ReqNodeList=h1", "h1")])
+def test_a_job_that_was_sent_in_vain_is_left_to_slurm(monkeypatch, asked, then):
+    """Slurm keeps it from those hosts for a reason that no dump says: it may have others."""
+    written = []
+
+    def run(words, timeout_s):
+        written.extend([words[-2]] if words[0] == "scontrol" else [])
+        return f"{'PENDING':20}{'Resources':60}{HELD}", ""
+
+    def steps(*_):
+        words = ("scontrol", "update", "jobid=7", "ReqNodeList=h1", f"AdminComment=to h1 {asked}")
+        return Steps([Step("7", "start 7 on h1", State.PENDING, (Command(words),))])
+
+    monkeypatch.setattr(slurm_actor, "run", run)
+    monkeypatch.setattr(slurm_actor, "slurm_steps", steps)
+    actor = SlurmActor(timeout_s=1, applies=True, comments=False)
+    start = Decision(job="7", decision=DecisionKind.START, option=0, tasks=TASKS)
+    for _ in range(2):
+        actor.act(round_of(), Plan(decisions=(start,)), time.monotonic() + 9)
+    assert written[0] == "ReqNodeList=h1"
+    assert written[1].endswith(then)
+
+
 TASKS = (Task(host="h1", gpus=(0, 1)),)
