@@ -39,13 +39,16 @@ def reserve(problem: Problem, last: Mapping[str, Mapping[str, Any]] = NOTHING) -
     problem
         A round whose policy has `backfill`, compiled.
     last
-        The reservations of the last round, by the name of the job, as its plan has them.
+        The reservations of the last round, by the name of the job, as its plan has them. Where the
+        order is another scheduler's (`listed`) they do not count: it has none, and whoever comes
+        first in the queue would have to leave them to jobs behind.
     """
-    backfill = problem.round.policy.backfill
+    policy = problem.round.policy
+    backfill = policy.backfill
     if backfill is None:
         pools = PoolProfile(problem.round, problem.cluster)
         return Reserved(Candidate({}, SOURCE), pools)
-    taken = Queue(problem, last)
+    taken = Queue(problem, NOTHING if policy.as_listed else last)
     order = taken.order()
     depth = len(order) if backfill.depth == "all" else backfill.depth
     head = 0

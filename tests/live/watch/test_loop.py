@@ -368,4 +368,36 @@ def test_a_job_that_was_sent_in_vain_is_left_to_slurm(monkeypatch, asked, then):
     assert written[1].endswith(then)
 
 
+def test_the_head_of_anothers_queue_leaves_no_reservation_to_a_job_behind_it():
+    """Slurm reserves anew each time; kept, one of low priority would delay a gang before it."""
+    one, both = [{"groups": [{"gpu": 2}]}], [{"groups": [{"gpu": 2, "count": 2}]}]
+    runs = {
+        name: {
+            "name": name,
+            "options": one,
+            "expected_runtime_s": runtime,
+            "running": {"started": 0, "pinned": True, "tasks": [{"host": host, "gpus": [0, 1]}]},
+        }
+        for name, host, runtime in (("r0", "h0", 100), ("r1", "h1", 200))
+    }
+    gang = {"name": "gang", "options": both, "expected_runtime_s": 10}
+    behind = {"name": "behind", "options": one, "expected_runtime_s": 60}
+    raw = {
+        "apiVersion": "placewright/v1alpha2",
+        "kind": "Round",
+        "name": "queue",
+        "now": 40,
+        "cluster": {"hosts": [{"name": name, "gpus": 2, "gpu_model": "X"} for name in HOSTS]},
+        "policy": {"backfill": {"depth": "all", "order": "listed"}},
+        "jobs": [*runs.values(), gang, behind],
+    }
+    with Follower(time_limit=2.0) as follower:
+        for now, going, at in ((40, ("r0", "r1"), 200), (50, ("r0",), 100)):
+            jobs = [*(runs[name] for name in going), gang, behind]
+            _, plan = follower.decide(parse_round(raw | {"now": now, "jobs": jobs}))
+            (section,) = (one for one in plan.sections if one["kind"] == "reservations")
+            assert next(one["at"] for one in section["jobs"] if one["job"] == "gang") == at
+
+
+HOSTS = ("h0", "h1")
 TASKS = (Task(host="h1", gpus=(0, 1)),)
