@@ -33,7 +33,7 @@ NO_CHECKS = PolicyChecks()
 
 CHECKS: PolicyRegistry[PolicyChecks] = PolicyRegistry(
     {
-        "gang": "placewright.instances.checks.waiting:CHECKS",
+        "gang": "placewright.instances.checks.waiting:GANG_CHECKS",
         "interleaving": "placewright.instances.checks.sharing:CHECKS",
         "deadline": "placewright.instances.checks.deadlines:CHECKS",
         "geo": "placewright.instances.checks.geo:CHECKS",

@@ -66,4 +66,4 @@ def _beside_cells(path: Path) -> InvalidInputError:
     return InvalidInputError(problem, path=path, show_value=False)
 
 
-CHECKS = PolicyChecks(_check_times, _check_sections)
+GANG_CHECKS = PolicyChecks(_check_times, _check_sections)

@@ -24,8 +24,6 @@ from placewright.topology.units import WHOLE_GPU
 GPU_GIB = {"A100": 80, "V100": 32}
 MIG_MODEL = "A100"
 
-_MIB_PER_GIB = 1024
-
 
 def with_gpu_memory(cluster: ClusterDocument) -> ClusterDocument:
     """Return the cluster with the memory of its GPUs, so that they can be parted."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.presets.host_runs import runs_of
 
-__all__ = ["with_health"]
-
 
 def with_health(cluster: ClusterDocument, health: Mapping[str, bool]) -> ClusterDocument:
     """Return the cluster with some hosts, by name, healthy or not; the order of hosts stays."""

@@ -9,8 +9,6 @@ from typing import TypeVar
 from placewright.instances.derived import ranges
 from placewright.instances.documents.cluster import HostEntry
 
-__all__ = ["runs_of"]
-
 Key = TypeVar("Key")
 
 

@@ -14,6 +14,7 @@ from placewright.instances.checks.invalid_jobs import checked
 from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate, sections
+from placewright.instances.verify.certificate import RULES_OF_CERTIFICATES
 from placewright.instances.verify.cluster_facts import read_cluster
 from placewright.instances.verify.data_facts import GeoFacts, read_geo
 from placewright.instances.verify.policies import RULES, policy_rules
@@ -23,6 +24,8 @@ from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalR
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.rules.cells import cells
 from placewright.instances.verify.rules.cells import reasons as cell_reasons
+from placewright.instances.verify.rules.cells.cells import RULES_OF_CELLS
+from placewright.instances.verify.rules.cells.reasons import RULES_OF_REASONS_OF_CELLS
 from placewright.instances.verify.rules.gang import (
     arrangement,
     arrivals,
@@ -40,6 +43,22 @@ from placewright.instances.verify.rules.gang import (
     shares,
     tasks,
 )
+from placewright.instances.verify.rules.gang.arrangement import RULES_OF_ARRANGEMENT
+from placewright.instances.verify.rules.gang.arrivals import RULES_OF_ARRIVALS
+from placewright.instances.verify.rules.gang.capacity import RULES_OF_CAPACITY
+from placewright.instances.verify.rules.gang.caps import RULES_OF_CAPS
+from placewright.instances.verify.rules.gang.collectives import RULES_OF_COLLECTIVES
+from placewright.instances.verify.rules.gang.decisions import RULES_OF_DECISIONS
+from placewright.instances.verify.rules.gang.disruption_budget import RULES_OF_DISRUPTION_BUDGET
+from placewright.instances.verify.rules.gang.gpu_parts import RULES_OF_GPU_PARTS
+from placewright.instances.verify.rules.gang.levels import RULES_OF_LEVELS
+from placewright.instances.verify.rules.gang.moves import RULES_OF_MOVES
+from placewright.instances.verify.rules.gang.pools import RULES_OF_POOLS
+from placewright.instances.verify.rules.gang.preemption import RULES_OF_PREEMPTION
+from placewright.instances.verify.rules.gang.quotas import RULES_OF_QUOTAS
+from placewright.instances.verify.rules.gang.shares import RULES_OF_SHARES
+from placewright.instances.verify.rules.gang.tasks import RULES_OF_TASKS
+from placewright.instances.verify.sections import RULES_OF_SECTIONS
 
 __all__ = [
     "GeoFacts",
@@ -60,31 +79,31 @@ NO_CLASSES: Mapping[str, ClassTerm] = MappingProxyType({})
 
 _PLAN_RULES: tuple[Rule[Reading], ...] = (
     Rule("same_round", certificate.same_round),
-    *decisions.RULES,
-    *tasks.RULES,
-    *capacity.RULES,
-    *gpu_parts.RULES,
-    *arrivals.RULES,
-    *levels.RULES,
-    *arrangement.RULES,
-    *quotas.RULES,
-    *caps.RULES,
-    *pools.RULES,
-    *preemption.RULES,
-    *cells.RULES,
-    *cell_reasons.RULES,
-    *sections.RULES,
-    *moves.RULES,
-    *disruption_budget.RULES,
-    *collectives.RULES,
-    *shares.RULES,
+    *RULES_OF_DECISIONS,
+    *RULES_OF_TASKS,
+    *RULES_OF_CAPACITY,
+    *RULES_OF_GPU_PARTS,
+    *RULES_OF_ARRIVALS,
+    *RULES_OF_LEVELS,
+    *RULES_OF_ARRANGEMENT,
+    *RULES_OF_QUOTAS,
+    *RULES_OF_CAPS,
+    *RULES_OF_POOLS,
+    *RULES_OF_PREEMPTION,
+    *RULES_OF_CELLS,
+    *RULES_OF_REASONS_OF_CELLS,
+    *RULES_OF_SECTIONS,
+    *RULES_OF_MOVES,
+    *RULES_OF_DISRUPTION_BUDGET,
+    *RULES_OF_COLLECTIVES,
+    *RULES_OF_SHARES,
 )
 
 
 def rule_ids() -> tuple[str, ...]:
     """Return the ids of all rules: of plans, of those of single policies, and of certificates."""
     plan = (rule.id for rule in (*_PLAN_RULES, *policy_rules()))
-    return (*plan, *(rule.id for rule in certificate.RULES))
+    return (*plan, *(rule.id for rule in RULES_OF_CERTIFICATES))
 
 
 def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
@@ -164,4 +183,4 @@ def verify_certificate(
     `classes` has those of priority classes, as `class_terms` returns them for the round.
     """
     claim = certificate.Claim(claimed, terms, classes)
-    return [found for rule in certificate.RULES for found in rule.violations(claim)]
+    return [found for rule in RULES_OF_CERTIFICATES for found in rule.violations(claim)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import isclose
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from placewright.instances.documents.plan import CLAIM_SHARPNESS, Certificate, TermResult
 from placewright.instances.documents.policy import headline
+from placewright.instances.errors import Path
 from placewright.instances.io.digest import round_digest
 from placewright.instances.policies import sense_of
 from placewright.instances.verify.precedence import ClassTerm
@@ -15,8 +16,6 @@ from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
 GAP_TOLERANCE = 1e-9
-
-Path: TypeAlias = tuple[str | int, ...]
 
 
 class Claim(NamedTuple):
@@ -221,7 +220,7 @@ def _text(value: float | str | None) -> str:
     return "none" if value is None else str(value)
 
 
-RULES: tuple[Rule[Claim], ...] = (
+RULES_OF_CERTIFICATES: tuple[Rule[Claim], ...] = (
     Rule("certificate_terms", certificate_terms),
     Rule("certificate_value", certificate_value),
     Rule("certificate_classes", certificate_classes),

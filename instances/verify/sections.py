@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from placewright.instances.errors import value_text
 from placewright.instances.policies import POLICIES
-from placewright.instances.verify.policies import RULES as POLICY_RULES
-from placewright.instances.verify.policies import SectionForm
+from placewright.instances.verify.policies import RULES, SectionForm
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.cells import cells
@@ -25,7 +24,7 @@ SECTIONS: dict[str, SectionForm] = {
 def section(reading: Reading) -> Iterator[Finding]:
     """Require that every section is of a kind that the policy's plans may have, in its form."""
     formulation = reading.round.policy.formulation
-    forms = {**SECTIONS, **POLICY_RULES[formulation].forms}
+    forms = {**SECTIONS, **RULES[formulation].forms}
     others = {kind for spec in POLICIES.values() for kind in spec.plan_sections}
     for index, entry in enumerate(reading.plan.sections):
         kind = entry.get("kind")
@@ -45,4 +44,4 @@ def section(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("section", section),)
+RULES_OF_SECTIONS: tuple[Rule[Reading], ...] = (Rule("section", section),)

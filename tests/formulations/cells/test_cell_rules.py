@@ -11,7 +11,8 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.cells import cells, reasons
+from placewright.instances.verify.rules.cells.cells import RULES_OF_CELLS
+from placewright.instances.verify.rules.cells.reasons import RULES_OF_REASONS_OF_CELLS
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]
@@ -298,7 +299,7 @@ def test_a_corrupted_plan_is_rejected(name):
 
 def test_every_rule_about_cells_is_broken_alone():
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
-    assert {rule.id for rule in (*cells.RULES, *reasons.RULES)} <= alone
+    assert {rule.id for rule in (*RULES_OF_CELLS, *RULES_OF_REASONS_OF_CELLS)} <= alone
 
 
 def test_the_true_reason_of_a_guaranteed_job_is_accepted():

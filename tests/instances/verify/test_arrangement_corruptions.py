@@ -12,7 +12,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.gang import arrangement
+from placewright.instances.verify.rules.gang.arrangement import RULES_OF_ARRANGEMENT
 
 Raw = dict[str, Any]
 
@@ -253,4 +253,4 @@ def test_each_corruption_breaks_its_rule(name: str) -> None:
 
 
 def test_each_rule_of_the_arrangement_is_broken_by_some_corruption() -> None:
-    assert {rule for _, rule, _, _ in CORRUPTIONS.values()} == {r.id for r in arrangement.RULES}
+    assert {rule for _, rule, _, _ in CORRUPTIONS.values()} == {r.id for r in RULES_OF_ARRANGEMENT}

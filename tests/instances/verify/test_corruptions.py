@@ -19,13 +19,24 @@ from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import round_digest
 from placewright.instances.verify import Verification, rule_ids, sections, verify
 from placewright.instances.verify.result import Finding
-from placewright.instances.verify.rules.cells import cells
-from placewright.instances.verify.rules.cells import reasons as cell_reasons
-from placewright.instances.verify.rules.deadline import leases, promises, refusals
-from placewright.instances.verify.rules.gang import arrangement, collectives, gpu_parts, pools
-from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads
-from placewright.instances.verify.rules.geo import sections as data_sections
-from placewright.instances.verify.rules.interleaving import conflicts, groups, turns
+from placewright.instances.verify.rules.cells.cells import RULES_OF_CELLS
+from placewright.instances.verify.rules.cells.reasons import RULES_OF_REASONS_OF_CELLS
+from placewright.instances.verify.rules.deadline.leases import RULES_OF_LEASES
+from placewright.instances.verify.rules.deadline.promises import RULES_OF_PROMISES
+from placewright.instances.verify.rules.deadline.refusals import RULES_OF_REFUSALS
+from placewright.instances.verify.rules.gang.arrangement import RULES_OF_ARRANGEMENT
+from placewright.instances.verify.rules.gang.collectives import RULES_OF_COLLECTIVES
+from placewright.instances.verify.rules.gang.gpu_parts import RULES_OF_GPU_PARTS
+from placewright.instances.verify.rules.gang.pools import RULES_OF_POOLS
+from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES
+from placewright.instances.verify.rules.geo.flows import RULES_OF_FLOWS
+from placewright.instances.verify.rules.geo.homes import RULES_OF_HOMES
+from placewright.instances.verify.rules.geo.jobs import RULES_OF_REGIONS_OF_JOBS
+from placewright.instances.verify.rules.geo.reads import RULES_OF_READS
+from placewright.instances.verify.rules.geo.sections import RULES_OF_SECTIONS_OF_REGIONS
+from placewright.instances.verify.rules.interleaving.conflicts import RULES_OF_CONFLICTS
+from placewright.instances.verify.rules.interleaving.groups import RULES_OF_GROUPS
+from placewright.instances.verify.rules.interleaving.turns import RULES_OF_TURNS
 
 
 def job_on(name: str, *places: tuple[str, list[int]], **fields: Any) -> Raw:
@@ -630,10 +641,12 @@ def test_every_rule_is_broken_alone_by_some_corruption(
     beside = helper(__file__, "test_disruption_corruptions").CORRUPTIONS
     alone = broken_alone([*CORRUPTIONS.values(), *beside.values()])
     # Files of their own beside this one have the others.
-    others = (gpu_parts, arrangement, cells, cell_reasons, collectives, conflicts, groups, turns)
-    others += (leases, promises, refusals, pools)
-    others += (copies, flows, homes, jobs, reads, data_sections)
-    ours = set(rule_ids()) - {rule.id for other in others for rule in other.RULES}
+    others = (RULES_OF_GPU_PARTS, RULES_OF_ARRANGEMENT, RULES_OF_CELLS, RULES_OF_REASONS_OF_CELLS)
+    others += (RULES_OF_COLLECTIVES, RULES_OF_CONFLICTS, RULES_OF_GROUPS, RULES_OF_TURNS)
+    others += (RULES_OF_LEASES, RULES_OF_PROMISES, RULES_OF_REFUSALS, RULES_OF_POOLS)
+    others += (RULES_OF_COPIES, RULES_OF_FLOWS, RULES_OF_HOMES, RULES_OF_REGIONS_OF_JOBS)
+    others += (RULES_OF_READS, RULES_OF_SECTIONS_OF_REGIONS)
+    ours = set(rule_ids()) - {rule.id for other in others for rule in other}
     ours.remove("invalid_job")  # by rounds that are read leniently
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
     assert len(set(rule_ids())) == len(rule_ids())

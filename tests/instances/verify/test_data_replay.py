@@ -16,14 +16,14 @@ import numpy as np
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.geo import copies
-from placewright.instances.verify.rules.geo import flows as data_flows
+from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES
+from placewright.instances.verify.rules.geo.flows import RULES_OF_FLOWS
 
 Raw = dict[str, Any]
 NOW, WINDOW = 100, 8
 GIB_PER_S = 8590
 """Mbit/s, rounded up."""
-RULES = {rule.id for module in (copies, data_flows) for rule in module.RULES}
+RULES = {rule.id for rule in (*RULES_OF_COPIES, *RULES_OF_FLOWS)}
 
 
 def draw_round(rng: np.random.Generator) -> Raw:

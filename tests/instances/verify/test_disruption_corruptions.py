@@ -17,13 +17,11 @@ from corrupting import (
     set_in,
     verified,
 )
-from placewright.instances.verify.rules.gang import (
-    disruption_budget,
-    maintenance,
-    preemption,
-    reservations,
-    waiting_reasons,
-)
+from placewright.instances.verify.rules.gang.disruption_budget import RULES_OF_DISRUPTION_BUDGET
+from placewright.instances.verify.rules.gang.maintenance import RULES_OF_MAINTENANCE
+from placewright.instances.verify.rules.gang.preemption import RULES_OF_PREEMPTION
+from placewright.instances.verify.rules.gang.reservations import RULES_OF_RESERVATIONS
+from placewright.instances.verify.rules.gang.waiting_reasons import RULES_OF_WAITING_REASONS
 
 
 def job(name: str, priority: int, gpu: int, *running: Raw, **more: Any) -> Raw:
@@ -123,6 +121,7 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
 
 
 def test_every_rule_of_disruption_and_waiting_is_broken_alone() -> None:
-    owners = (disruption_budget, maintenance, reservations, waiting_reasons, preemption)
-    rules = {rule.id for owner in owners for rule in owner.RULES}
+    owners = (RULES_OF_DISRUPTION_BUDGET, RULES_OF_MAINTENANCE, RULES_OF_RESERVATIONS)
+    owners += (RULES_OF_WAITING_REASONS, RULES_OF_PREEMPTION)
+    rules = {rule.id for owner in owners for rule in owner}
     assert broken_alone(CORRUPTIONS.values()) == rules - {"displaced_by"}

@@ -34,7 +34,8 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.io.yaml_json import parse_yaml
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.interleaving import groups, turns
+from placewright.instances.verify.rules.interleaving.groups import RULES_OF_GROUPS
+from placewright.instances.verify.rules.interleaving.turns import RULES_OF_TURNS
 
 
 def job(name: str, stages: list[int], *, count: int = 1, gpus: int = 2, **fields: Any) -> Raw:
@@ -365,7 +366,10 @@ def test_a_corrupted_group_is_rejected_by_its_rules(name: str) -> None:
 
 def test_every_rule_of_groups_is_broken_alone_by_some_corruption() -> None:
     alone = broken_alone(CORRUPTIONS.values())
-    rules = {rule.id for rule in (*groups.RULES, *turns.RULES)} - {"as_needed", "pinned_group"}
+    rules = {rule.id for rule in (*RULES_OF_GROUPS, *RULES_OF_TURNS)} - {
+        "as_needed",
+        "pinned_group",
+    }
     assert rules <= alone
 
 

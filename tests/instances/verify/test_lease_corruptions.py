@@ -40,7 +40,9 @@ from corrupting import (
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.deadline import leases, promises, refusals
+from placewright.instances.verify.rules.deadline.leases import RULES_OF_LEASES
+from placewright.instances.verify.rules.deadline.promises import RULES_OF_PROMISES
+from placewright.instances.verify.rules.deadline.refusals import RULES_OF_REFUSALS
 
 
 def option(gpus: int, *, count: int = 1, model: str | None = "V100") -> Raw:
@@ -477,7 +479,7 @@ def test_a_corrupted_plan_of_leases_is_rejected_by_its_rules(name: str) -> None:
 def test_every_rule_of_leases_is_broken_alone_by_some_corruption() -> None:
     alone = broken_alone(CORRUPTIONS.values())
     alone |= {next(iter(rules)) for _, rules in ROUNDS.values() if len(rules) == 1}
-    assert alone >= {rule.id for rule in (*leases.RULES, *promises.RULES, *refusals.RULES)}
+    assert alone >= {rule.id for rule in (*RULES_OF_LEASES, *RULES_OF_PROMISES, *RULES_OF_REFUSALS)}
 
 
 def outage(host: str, start: int | None, end: int | None) -> Edit:

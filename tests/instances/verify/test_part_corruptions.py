@@ -12,7 +12,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.gang import gpu_parts
+from placewright.instances.verify.rules.gang.gpu_parts import RULES_OF_GPU_PARTS
 
 Raw = dict[str, Any]
 
@@ -172,4 +172,4 @@ def test_a_move_may_not_come_before_the_slice_that_it_needs_is_left():
 
 def test_every_rule_of_parts_is_broken_alone():
     alone = {next(iter(rules)) for _, rules, _ in CORRUPTIONS.values() if len(rules) == 1}
-    assert alone == {rule.id for rule in gpu_parts.RULES}
+    assert alone == {rule.id for rule in RULES_OF_GPU_PARTS}

@@ -36,8 +36,9 @@ from corrupting import (
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.geo import jobs, sections
-from placewright.instances.verify.rules.geo import reads as data_reads
+from placewright.instances.verify.rules.geo.jobs import RULES_OF_REGIONS_OF_JOBS
+from placewright.instances.verify.rules.geo.reads import RULES_OF_READS
+from placewright.instances.verify.rules.geo.sections import RULES_OF_SECTIONS_OF_REGIONS
 
 
 def job(name: str, gpus: int, *reads: tuple[str, int, bool], count: int = 1, **more: Any) -> Raw:
@@ -499,8 +500,8 @@ def test_gpu_cost_is_rounded_down_once_for_all_tasks() -> None:
 
 def test_every_rule_of_regions_and_reads_is_broken_alone() -> None:
     alone = broken_alone(CORRUPTIONS.values())
-    modules = (sections, jobs, data_reads)
-    assert alone - {"reason"} == {rule.id for module in modules for rule in module.RULES}
+    rules = (*RULES_OF_SECTIONS_OF_REGIONS, *RULES_OF_REGIONS_OF_JOBS, *RULES_OF_READS)
+    assert alone - {"reason"} == {rule.id for rule in rules}
 
 
 NAMES = st.sampled_from([*"ABCDE", *"wxyz", "lost", "near", "far", "kept", "waits", "plain", "no"])

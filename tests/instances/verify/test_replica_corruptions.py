@@ -38,8 +38,12 @@ from corrupting import (
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, sections
-from placewright.instances.verify.rules.geo import reads as data_reads
+from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES
+from placewright.instances.verify.rules.geo.flows import RULES_OF_FLOWS
+from placewright.instances.verify.rules.geo.homes import RULES_OF_HOMES
+from placewright.instances.verify.rules.geo.jobs import RULES_OF_REGIONS_OF_JOBS
+from placewright.instances.verify.rules.geo.reads import RULES_OF_READS
+from placewright.instances.verify.rules.geo.sections import RULES_OF_SECTIONS_OF_REGIONS
 
 
 def link(source: str, target: str, bandwidth: int, **fields: int) -> Raw:
@@ -619,10 +623,10 @@ def test_without_storage_limits_nothing_is_out_of_balance() -> None:
 
 def test_every_rule_of_replicas_and_flows_is_broken_alone() -> None:
     alone = broken_alone(CORRUPTIONS.values())
-    rules = (homes, copies, flows)
-    ours = {rule.id for module in rules for rule in module.RULES}
+    ours = {rule.id for rule in (*RULES_OF_HOMES, *RULES_OF_COPIES, *RULES_OF_FLOWS)}
     assert ours - alone == {"link_budget"}  # broken alone by a round of less budget, above
-    others = {rule.id for module in (sections, jobs, data_reads) for rule in module.RULES}
+    regions = (*RULES_OF_SECTIONS_OF_REGIONS, *RULES_OF_REGIONS_OF_JOBS, *RULES_OF_READS)
+    others = {rule.id for rule in regions}
     assert alone - ours - others == {"section", "reason"}
 
 

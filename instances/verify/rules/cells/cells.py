@@ -11,10 +11,10 @@ from placewright.instances.documents.base import Document
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import value_text
+from placewright.instances.errors import Path, value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.cells.facts import BoundCell, CellFacts, Chain, Entry, Path
+from placewright.instances.verify.rules.cells.facts import BoundCell, CellFacts, Chain, Entry
 from placewright.instances.verify.rules.gang.pools_left import asked
 from placewright.topology.units import WHOLE_GPU
 
@@ -300,7 +300,7 @@ def _tasks_per_host(has: Hardware, group: TaskGroup) -> int:
     return min(rooms, default=group.count)
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_CELLS: tuple[Rule[Reading], ...] = (
     Rule("cells", cells),
     Rule("inside_cells", inside_cells),
     Rule("claims", claims),

@@ -15,10 +15,10 @@ from typing import TypeAlias
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.job import Job
+from placewright.instances.errors import Path
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Reading
 
-Path: TypeAlias = tuple[str | int, ...]
 Hosts: TypeAlias = frozenset[str]
 Entry: TypeAlias = tuple[str, int]
 """A tenant, and the index of an entry of its cells."""

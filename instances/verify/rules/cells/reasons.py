@@ -208,4 +208,4 @@ class _Judgement:
         return self._beside
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("cell_reason", cell_reason),)
+RULES_OF_REASONS_OF_CELLS: tuple[Rule[Reading], ...] = (Rule("cell_reason", cell_reason),)

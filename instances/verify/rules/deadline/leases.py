@@ -111,7 +111,7 @@ def promised_job(reading: Reading) -> Iterator[Finding]:
         yield Finding((*promises.path, "jobs", number, "job"), f"job {promised.job!r} {problem}")
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_LEASES: tuple[Rule[Reading], ...] = (
     Rule("leases", leases),
     Rule("promised_job", promised_job),
 )

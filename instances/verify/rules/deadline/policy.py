@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
-from placewright.instances.verify.rules.deadline import leases, promises, refusals
+from placewright.instances.verify.rules.deadline import leases
+from placewright.instances.verify.rules.deadline.leases import RULES_OF_LEASES
+from placewright.instances.verify.rules.deadline.promises import RULES_OF_PROMISES
+from placewright.instances.verify.rules.deadline.refusals import RULES_OF_REFUSALS
 from placewright.instances.verify.rules.deadline.terms import (
     admitted,
     best_effort,
@@ -11,7 +14,7 @@ from placewright.instances.verify.rules.deadline.terms import (
     class_terms,
     early,
 )
-from placewright.instances.verify.rules.gang import reasons
+from placewright.instances.verify.rules.gang.reasons import RULES_OF_REASONS
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 
 POLICY = PolicyRules(
@@ -22,7 +25,7 @@ POLICY = PolicyRules(
         "best_effort": best_effort,
         "early": early,
     },
-    rules=(*leases.RULES, *promises.RULES, *refusals.RULES, *reasons.RULES),
+    rules=(*RULES_OF_LEASES, *RULES_OF_PROMISES, *RULES_OF_REFUSALS, *RULES_OF_REASONS),
     forms={leases.KIND: leases.form},
     read=leases.with_promises,
     classes=class_terms,

@@ -10,13 +10,12 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.plan_leases import Interval
 from placewright.instances.documents.quantities import amount_text
+from placewright.instances.errors import Path
 from placewright.instances.verify.outages import unavailable_hosts
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.deadline.lease_capacity import LeaseCapacity
 from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress, first_usable
-
-Path = tuple[str | int, ...]
 
 _OF_LEASES = (Reason.PROMISED_LATER, Reason.REFUSED, Reason.NOT_BEFORE)
 
@@ -255,7 +254,7 @@ def _given(reading: Reading) -> Iterator[tuple[Promises, int, Job]]:
             yield reading.promises, number, reading.jobs[name]
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_PROMISES: tuple[Rule[Reading], ...] = (
     Rule("promise", promise),
     Rule("lease_times", lease_times),
     Rule("current_lease", current_lease),

@@ -8,6 +8,7 @@ import numpy as np
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan_leases import Offer
+from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Promises, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.deadline.lease_capacity import (
@@ -20,11 +21,7 @@ from placewright.instances.verify.rules.deadline.lease_work import (
     in_order,
 )
 from placewright.instances.verify.rules.deadline.leases import spans
-from placewright.instances.verify.rules.deadline.promises import (
-    Path,
-    interval_finding,
-    pinned_problem,
-)
+from placewright.instances.verify.rules.deadline.promises import interval_finding, pinned_problem
 
 
 def refusals(reading: Reading) -> Iterator[Finding]:
@@ -125,7 +122,7 @@ def _offers(reading: Reading, promises: Promises) -> Iterator[tuple[Path, Job, O
             yield (*promises.path, "refused", number, "offer"), job, entry.offer
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_REFUSALS: tuple[Rule[Reading], ...] = (
     Rule("refusals", refusals),
     Rule("offer", offer),
 )

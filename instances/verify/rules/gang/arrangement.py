@@ -112,7 +112,7 @@ def anti_affinity(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_ARRANGEMENT: tuple[Rule[Reading], ...] = (
     Rule("joint_level", joint_level),
     Rule("slices", slices),
     Rule("apart", apart),

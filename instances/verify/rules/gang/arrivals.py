@@ -84,7 +84,7 @@ def vacated(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_ARRIVALS: tuple[Rule[Reading], ...] = (
     Rule("healthy", healthy),
     Rule("gpu_model", gpu_model),
     Rule("allowed_host", allowed_host),

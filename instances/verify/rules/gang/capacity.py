@@ -76,7 +76,7 @@ def gpu_capacity(reading: Reading) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_CAPACITY: tuple[Rule[Reading], ...] = (
     Rule("host_capacity", host_capacity),
     Rule("gpu_capacity", gpu_capacity),
 )

@@ -61,4 +61,4 @@ def counted(option: Option) -> Mapping[Measure, int]:
     return found
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("cap", cap),)
+RULES_OF_CAPS: tuple[Rule[Reading], ...] = (Rule("cap", cap),)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from placewright.instances.documents.arrangement import Communication
 from placewright.instances.documents.option import TaskGroup
-from placewright.instances.errors import value_text
+from placewright.instances.errors import Path, value_text
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import PlacedTask, Reading
 from placewright.instances.verify.result import Finding, Rule
@@ -30,7 +30,6 @@ KIND = "communication"
 _FIELDS = ("job", "group", "bottleneck_mbit", "time_us")
 _MIB_BITS = 1024 * 1024 * 8
 
-Path = tuple[str | int, ...]
 Rank = tuple[HostFacts, int]
 Route = tuple[tuple[Any, int, int | Fraction], ...]
 """Per link of a route: the link with its direction, its Mbit/s, and the part of the message."""
@@ -252,4 +251,4 @@ def _between(reading: Reading, a: HostFacts, b: HostFacts) -> Route:
     return tuple(route)
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("communication", communication),)
+RULES_OF_COLLECTIVES: tuple[Rule[Reading], ...] = (Rule("communication", communication),)

@@ -223,7 +223,7 @@ def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int], int]]
     )
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_DECISIONS: tuple[Rule[Reading], ...] = (
     Rule("known_job", known_job),
     Rule("invalid_job", invalid_job),
     Rule("invalid_reason", invalid_reason),

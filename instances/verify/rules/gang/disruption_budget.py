@@ -113,7 +113,7 @@ def disruption_limit(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_DISRUPTION_BUDGET: tuple[Rule[Reading], ...] = (
     Rule("disruption_budget", disruption_budget),
     Rule("disruption_limit", disruption_limit),
 )

@@ -112,7 +112,7 @@ def gpu_memory(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_GPU_PARTS: tuple[Rule[Reading], ...] = (
     Rule("slot", slot),
     Rule("mig_layout", mig_layout),
     Rule("gpu_memory", gpu_memory),

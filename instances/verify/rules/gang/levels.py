@@ -29,4 +29,4 @@ def required_level(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("required_level", required_level),)
+RULES_OF_LEVELS: tuple[Rule[Reading], ...] = (Rule("required_level", required_level),)

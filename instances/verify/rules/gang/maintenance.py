@@ -50,4 +50,4 @@ def maintenance(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("maintenance", maintenance),)
+RULES_OF_MAINTENANCE: tuple[Rule[Reading], ...] = (Rule("maintenance", maintenance),)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
-from placewright.instances.errors import value_text
+from placewright.instances.errors import Path, value_text
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.gpu_parts import slice_on
@@ -25,7 +25,6 @@ KIND = "moves"
 _LISTS = ("steps", "needs_spare")
 _MEMORY, _MEDIA = "memory", "media"
 
-Path = tuple[str | int, ...]
 # A resource of a host, by name, one of its GPUs, by index, or a memory slice or "memory" of it.
 Slot = tuple[str, str | int | tuple[int, int | str]]
 
@@ -247,7 +246,7 @@ def _limit(reading: Reading, slot: Slot) -> int:
     return WHOLE_GPU
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_MOVES: tuple[Rule[Reading], ...] = (
     Rule("moves", moves),
     Rule("move_order", move_order),
 )

@@ -176,4 +176,4 @@ def pool(reading: Reading) -> Iterator[Finding]:
         )
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("pool", pool),)
+RULES_OF_POOLS: tuple[Rule[Reading], ...] = (Rule("pool", pool),)

@@ -251,7 +251,7 @@ class Victims:
         return Rank(promised=False, precedence=self._entitlement.of(job, option))
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_PREEMPTION: tuple[Rule[Reading], ...] = (
     Rule("displaced_by", displaced_by),
     Rule("preemption", preemption),
 )

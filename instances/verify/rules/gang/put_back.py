@@ -22,7 +22,6 @@ from placewright.instances.verify.reading import (
     PlacedTask,
     Reading,
 )
-from placewright.instances.verify.rules.gang import capacity, gpu_parts
 from placewright.instances.verify.rules.gang.accounts import (
     Account,
     Held,
@@ -32,13 +31,15 @@ from placewright.instances.verify.rules.gang.accounts import (
     limits_of,
     text_of,
 )
+from placewright.instances.verify.rules.gang.capacity import RULES_OF_CAPACITY
+from placewright.instances.verify.rules.gang.gpu_parts import RULES_OF_GPU_PARTS
 from placewright.instances.verify.rules.gang.pools import Pools
 from placewright.instances.verify.shared_gpus import held, ran_together
 
 _Asked: TypeAlias = dict[str, Mapping[Resource, int]]
 """What jobs count, by name."""
 
-_LOCAL = (*capacity.RULES, *(r for r in gpu_parts.RULES if r.id != "slot"))
+_LOCAL = (*RULES_OF_CAPACITY, *(r for r in RULES_OF_GPU_PARTS if r.id != "slot"))
 
 
 class PutBack:

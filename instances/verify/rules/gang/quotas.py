@@ -54,4 +54,4 @@ def _demand(option: Option) -> Counter[str]:
     return total
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("quota", quota),)
+RULES_OF_QUOTAS: tuple[Rule[Reading], ...] = (Rule("quota", quota),)

@@ -243,4 +243,4 @@ def _asked(option: Option, detail: Detail) -> HostCount | None:
     return HostCount(min=least, max=min(limits, default=None)) if least else None
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("gang_reason", gang_reason),)
+RULES_OF_REASONS: tuple[Rule[Reading], ...] = (Rule("gang_reason", gang_reason),)

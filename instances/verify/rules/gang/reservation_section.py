@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from placewright.instances.documents.base import Document, Index, Many, Name
+from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding
 
 KIND = "reservations"
-
-Path = tuple[str | int, ...]
 
 
 class ReservedTasks(Document):

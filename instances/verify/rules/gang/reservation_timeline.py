@@ -15,6 +15,7 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
+from placewright.instances.errors import Path
 from placewright.instances.verify.cluster_facts import HostFacts
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.rules.gang.accounts import (
@@ -27,7 +28,6 @@ from placewright.instances.verify.rules.gang.accounts import (
 )
 from placewright.instances.verify.rules.gang.maintenance import Windows
 from placewright.instances.verify.rules.gang.pools import Pools, Taken
-from placewright.instances.verify.rules.gang.reservation_section import Path
 from placewright.instances.verify.rules.gang.waiting import Turn, end_of
 from placewright.topology.units import WHOLE_GPU
 

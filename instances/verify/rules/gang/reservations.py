@@ -16,13 +16,13 @@ from pydantic import ValidationError
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.gang.earliest_times import EarliestTimes
 from placewright.instances.verify.rules.gang.entitlement import Entitlement
 from placewright.instances.verify.rules.gang.reservation_section import (
     KIND,
-    Path,
     ReservationSection,
     ReservedJob,
 )
@@ -278,4 +278,4 @@ class _Replay:
                 )
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("reservations", reservations),)
+RULES_OF_RESERVATIONS: tuple[Rule[Reading], ...] = (Rule("reservations", reservations),)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import value_text
+from placewright.instances.errors import Path, value_text
 from placewright.instances.verify.reading import Reading, demand
 from placewright.instances.verify.result import Finding, Rule
 from placewright.topology.units import WHOLE_GPU
@@ -25,8 +25,6 @@ UNIT = 100_000
 MOST = 8
 ALL = f"{TERM}_all"
 NAMES = (TERM, *(f"{TERM}_{k}" for k in range(2, MOST + 1)))
-
-Path = tuple[str | int, ...]
 
 
 class Share(NamedTuple):
@@ -133,4 +131,4 @@ def _asked(reading: Reading) -> bool:
     return TERM in reading.round.policy.terms
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("shares", listed),)
+RULES_OF_SHARES: tuple[Rule[Reading], ...] = (Rule("shares", listed),)

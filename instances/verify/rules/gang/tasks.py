@@ -86,7 +86,7 @@ def gpus(reading: Reading) -> Iterator[Finding]:
         yield Finding((*placed.path, "gpus"), f"{problem}; expected {expected}")
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_TASKS: tuple[Rule[Reading], ...] = (
     Rule("gang", gang),
     Rule("known_host", known_host),
     Rule("gpus", gpus),

@@ -70,7 +70,7 @@ def waiting_reason(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_WAITING_REASONS: tuple[Rule[Reading], ...] = (
     Rule("eligible", eligible),
     Rule("waiting_reason", waiting_reason),
 )

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
+from placewright.instances.errors import Path
 from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-
-Path = tuple[str | int, ...]
 
 
 def create(reading: Reading) -> Iterator[Finding]:
@@ -200,7 +199,7 @@ def _events(data: Data) -> Iterator[tuple[int, int, int]]:
         yield region, at, -data.facts.datasets[name].document.size
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_COPIES: tuple[Rule[Reading], ...] = (
     Rule("create", create),
     Rule("copy", copy),
     Rule("drop", drop),

@@ -8,12 +8,12 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 
 from placewright.instances.documents.plan_data import Flow
+from placewright.instances.errors import Path
 from placewright.instances.verify.data_facts import Data
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.geo.copies import window
 
-Path = tuple[str | int, ...]
 MEGABITS = 8 * 2**30 / 10**6
 """Of one GiB."""
 TOLERANCE = 1.0
@@ -148,7 +148,7 @@ def _hops(reading: Reading) -> Iterator[tuple[Data, int, tuple[int, int], Flow]]
                 yield data, number, pair, flow
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_FLOWS: tuple[Rule[Reading], ...] = (
     Rule("flow_path", flow_path),
     Rule("flow_times", flow_times),
     Rule("flow_source", flow_source),

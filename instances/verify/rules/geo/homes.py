@@ -9,11 +9,11 @@ from operator import and_, or_
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.plan_data import Home
+from placewright.instances.errors import Path
 from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
-Path = tuple[str | int, ...]
 _STAY = (DecisionKind.KEEP, DecisionKind.WAIT)
 
 
@@ -153,7 +153,7 @@ def _homes(reading: Reading) -> Iterator[tuple[Data, Path, Home, Job, int]]:
             yield data, (*data.paths["replicas"], "homes", number), one, job, region
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_HOMES: tuple[Rule[Reading], ...] = (
     Rule("data_only", data_only),
     Rule("home", home),
     Rule("home_data", home_data),

@@ -147,7 +147,7 @@ def _could_run(data: Data, job: Job) -> int:
     return sum(1 << region for region in bits(regions) if data.facts.has_gpus(job, region))
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_REGIONS_OF_JOBS: tuple[Rule[Reading], ...] = (
     Rule("one_region", one_region),
     Rule("residency", residency),
     Rule("region_quota", region_quota),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from placewright.instances.verify.policies import PolicyRules
-from placewright.instances.verify.rules.gang import reasons
 from placewright.instances.verify.rules.gang.priority import class_terms, value
+from placewright.instances.verify.rules.gang.reasons import RULES_OF_REASONS
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
-from placewright.instances.verify.rules.geo import copies, flows, homes, jobs, reads, sections
+from placewright.instances.verify.rules.geo import sections
+from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES
+from placewright.instances.verify.rules.geo.flows import RULES_OF_FLOWS
+from placewright.instances.verify.rules.geo.homes import RULES_OF_HOMES
+from placewright.instances.verify.rules.geo.jobs import RULES_OF_REGIONS_OF_JOBS
+from placewright.instances.verify.rules.geo.reads import RULES_OF_READS
+from placewright.instances.verify.rules.geo.sections import RULES_OF_SECTIONS_OF_REGIONS
 from placewright.instances.verify.rules.geo.terms import (
-    copies as copied,
-)
-from placewright.instances.verify.rules.geo.terms import (
+    copies_made,
     egress_cost,
     gpu_cost,
     hottest,
@@ -29,12 +33,12 @@ GEO = PolicyRules(
         "gpu_cost": gpu_cost,
     },
     rules=(
-        *sections.RULES,
-        *jobs.RULES,
-        *reads.RULES,
-        *copies.RULES,
-        *flows.RULES,
-        *reasons.RULES,
+        *RULES_OF_SECTIONS_OF_REGIONS,
+        *RULES_OF_REGIONS_OF_JOBS,
+        *RULES_OF_READS,
+        *RULES_OF_COPIES,
+        *RULES_OF_FLOWS,
+        *RULES_OF_REASONS,
     ),
     forms=sections.FORMS,
     read=sections.with_data,
@@ -44,11 +48,11 @@ REPLICAS = PolicyRules(
     terms={
         "overload": overload,
         "remote_reads": reads_of_homes,
-        "copies": copied,
+        "copies": copies_made,
         "imbalance": imbalance,
         "hottest": hottest,
     },
-    rules=(*sections.RULES, *homes.RULES, *copies.RULES, *flows.RULES),
+    rules=(*RULES_OF_SECTIONS_OF_REGIONS, *RULES_OF_HOMES, *RULES_OF_COPIES, *RULES_OF_FLOWS),
     forms={kind: sections.FORMS[kind] for kind in ("replicas", "flows")},
     read=sections.with_data,
 )

@@ -11,11 +11,10 @@ from placewright.instances.documents.geo import Read
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.plan_data import RemoteRead, WaitsForData
+from placewright.instances.errors import Path
 from placewright.instances.verify.data_facts import Data, bits
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-
-Path = tuple[str | int, ...]
 
 
 def readers(reading: Reading) -> Iterator[Finding]:
@@ -177,7 +176,7 @@ def _first(data: Data, read: Read, region: int) -> int | None:
     return min((at for at in since if at is not None), default=None)
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_READS: tuple[Rule[Reading], ...] = (
     Rule("readers", readers),
     Rule("remote_read", remote_read),
     Rule("local_data", local_data),

@@ -11,13 +11,12 @@ from pydantic import ValidationError
 
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
-from placewright.instances.errors import value_text
+from placewright.instances.errors import Path, value_text
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.verify.data_facts import Data, read_geo
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 
-Path = tuple[str | int, ...]
 Form = Callable[[Reading, Mapping[str, Any], Path], Iterator[Finding]]
 Section = TypeVar("Section", bound=Document)
 
@@ -178,7 +177,7 @@ def _names(data: Data) -> Iterator[tuple[Path, str, str]]:
             yield (*path, "path", k), "region", region
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_SECTIONS_OF_REGIONS: tuple[Rule[Reading], ...] = (
     Rule("data_sections", data_sections),
     Rule("known_data", known_data),
 )

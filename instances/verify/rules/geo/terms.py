@@ -91,7 +91,7 @@ def overload(reading: Reading) -> int:
     )
 
 
-def copies(reading: Reading) -> int:
+def copies_made(reading: Reading) -> int:
     """GiB of all new replicas."""
     data = reading.data
     if data is None:

@@ -90,4 +90,4 @@ class _Load:
         return common >= 0 and PER_MILLE * PER_MILLE * common * common >= needed
 
 
-RULES: tuple[Rule[Reading], ...] = (Rule("conflicts", conflicts),)
+RULES_OF_CONFLICTS: tuple[Rule[Reading], ...] = (Rule("conflicts", conflicts),)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placewright.instances.documents.job import Job
-from placewright.instances.errors import value_text
+from placewright.instances.errors import Path, value_text
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.instances.verify.rules.interleaving.facts import (
@@ -21,8 +21,6 @@ _ENTRY = ("members", "period")
 _MEMBER = ("job", "offset")
 # Members may differ in these; in everything else their first options are equal.
 _OWN = {"name", "cpu", "memory", "resources", "gpu_memory"}
-
-Path = tuple[str | int, ...]
 
 
 def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
@@ -171,7 +169,7 @@ def _asked(job: Job) -> list[dict[str, Any]]:
     return [asked, *(g.model_dump(exclude=_OWN) for g in first.groups)]
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_GROUPS: tuple[Rule[Reading], ...] = (
     Rule("groups", groups),
     Rule("group_members", group_members),
     Rule("group_places", group_places),

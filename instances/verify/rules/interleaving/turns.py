@@ -135,7 +135,7 @@ def _usable(reading: Reading) -> int:
     return total
 
 
-RULES: tuple[Rule[Reading], ...] = (
+RULES_OF_TURNS: tuple[Rule[Reading], ...] = (
     Rule("offsets", offsets),
     Rule("period", period),
     Rule("in_turn", in_turn),
