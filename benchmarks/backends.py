@@ -17,8 +17,7 @@ from benchmarks.compare import compared
 from benchmarks.measure import REPEATS, measured
 from benchmarks.report import Row
 from placewright import Round, load_round, solve_round
-from placewright.instances.generators.gang import generate_round
-from placewright.instances.generators.mixes import MixName
+from placewright.instances.generators.gang import MixName, generate_round
 
 __all__ = ["METHODS", "Case", "cases", "generated", "library", "run", "seconds_of"]
 

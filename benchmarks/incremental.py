@@ -13,7 +13,7 @@ from benchmarks.incremental_rounds import ENGINE, TOLERANCE, Call, Case, Played,
 from benchmarks.measure import Measured, RunError, measured
 from benchmarks.report import ERROR, OURS, Row
 from placewright.formulations.gang.problem.limits import SENSE
-from placewright.instances.generators.mixes import MixName
+from placewright.instances.generators.gang import MixName
 from placewright.rounds.certificate import gap_of
 
 __all__ = ["Call", "Case", "Played", "cases", "play", "run"]

@@ -17,8 +17,7 @@ from benchmarks.report import OURS
 from placewright import Changes, Engine, Plan, Round, solve_round
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
-from placewright.instances.generators.gang import generate_round
-from placewright.instances.generators.mixes import MixName
+from placewright.instances.generators.gang import MixName, generate_round
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.loop import Decider, Loop

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.report import SKIPPED, Row
+from placewright.instances.traces.papers import PROFILES
 from placewright.instances.traces.read import read_trace
-from placewright.instances.traces.synergy import PROFILES
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES

@@ -20,7 +20,7 @@ from benchmarks.plots import over_size
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Round, load_round
 from placewright.instances.documents.plan import Certificate
-from placewright.instances.generators.mixes import MixName
+from placewright.instances.generators.gang import MixName
 
 __all__ = ["Case", "cases", "draw", "run"]
 

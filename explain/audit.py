@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from placewright.explain.fragmentation import Fragmentation, fragmentation_of, is_measured
 from placewright.explain.move_curve import MoveCurve, Moves, WithinMoves, has_moves
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify

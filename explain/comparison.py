@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 from placewright.explain.free_domains import FreeDomains, free_domains
 from placewright.explain.term_differences import TermDifference, term_differences
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import (
     Decision,

@@ -13,7 +13,7 @@ from placewright.explain.gang.oracle import ArrayOracle
 from placewright.explain.oracle import SolvingOracle
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan

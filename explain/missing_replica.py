@@ -11,7 +11,7 @@ from typing import Unpack
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Explanation
 from placewright.explain.search import SearchOptions
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.geo import Read

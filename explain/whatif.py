@@ -9,7 +9,7 @@ from typing import Unpack
 
 from placewright.explain.comparison import Comparison, compare
 from placewright.explain.search import SearchOptions
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

@@ -18,7 +18,7 @@ from fuzz.small_units import as_document, in_small_units
 from fuzz.watching import Watched, following, proven, watched
 from placewright.collection import no_collection
 from placewright.formulations.plan_messages import Bound
-from placewright.instances.checks.invalid_jobs import with_invalid_jobs
+from placewright.instances.checks.round import with_invalid_jobs
 from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

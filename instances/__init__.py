@@ -25,8 +25,13 @@ if TYPE_CHECKING:
         parse_round,
         write,
     )
-    from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
-    from placewright.instances.presets.return_hosts import return_hosts
+    from placewright.instances.presets.presets import (
+        defragment,
+        drain,
+        hot_swap,
+        minimal_victims,
+        return_hosts,
+    )
 
 __all__ = [
     "ClusterDocument",
@@ -64,8 +69,7 @@ _HOMES = {
         "write",
     ),
     "documents.plan": ("Plan",),
-    "presets.return_hosts": ("return_hosts",),
-    "presets.presets": ("defragment", "drain", "hot_swap", "minimal_victims"),
+    "presets.presets": ("defragment", "drain", "hot_swap", "minimal_victims", "return_hosts"),
     "documents.round": ("Round",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import round_digest

@@ -11,8 +11,7 @@ from typing import NoReturn, Self
 
 from placewright.collection import no_collection
 from placewright.formulations.gang.incremental import IncrementalGang
-from placewright.instances.checks.invalid_jobs import checked
-from placewright.instances.checks.round import hosts_by_name
+from placewright.instances.checks.round import checked, hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round

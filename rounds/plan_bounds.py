@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from placewright.formulations.gang import run as gang
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

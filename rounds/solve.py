@@ -11,8 +11,7 @@ from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang_formulation
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import GangFormulation, Session
-from placewright.instances.checks.invalid_jobs import checked
-from placewright.instances.checks.round import trusted
+from placewright.instances.checks.round import checked, trusted
 from placewright.instances.documents.plan import Certificate, Decision, Plan
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round

@@ -25,7 +25,7 @@ from placewright.explain.explain_job import explain_job
 from placewright.explain.kinds import explain_all
 from placewright.explain.missing_replica import explain_missing_replica
 from placewright.explain.whatif import whatif
-from placewright.instances.checks import invalid_jobs
+from placewright.instances.checks import round as checks_of_rounds
 from placewright.instances.checks.round import check_round, is_checked
 from placewright.instances.documents.job import Job
 from placewright.instances.errors import InvalidInputError
@@ -37,9 +37,14 @@ from placewright.instances.exporters.kueue import kueue_script, topology_assignm
 from placewright.instances.exporters.ray import bundle_selectors
 from placewright.instances.exporters.slurm import slurm_script
 from placewright.instances.io.digest import round_digest
-from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
+from placewright.instances.presets.presets import (
+    defragment,
+    drain,
+    hot_swap,
+    minimal_victims,
+    return_hosts,
+)
 from placewright.instances.presets.replica_teams import replica_teams
-from placewright.instances.presets.return_hosts import return_hosts
 from placewright.instances.verify import RefusalReasons
 from placewright.report.page import render_report
 from placewright.rounds import prove_bounds
@@ -63,7 +68,7 @@ ENTRANCES: dict[str, Callable[[Round], object]] = {
     "instances.presets.presets.hot_swap": lambda r: hot_swap(r, ["h0"]),
     "instances.presets.presets.defragment": lambda r: defragment(r, "rack", 1),
     "instances.presets.presets.minimal_victims": lambda r: minimal_victims(r, "a"),
-    "instances.presets.return_hosts.return_hosts": lambda r: return_hosts(r, ["h0"], 1),
+    "instances.presets.presets.return_hosts": lambda r: return_hosts(r, ["h0"], 1),
     "instances.presets.replica_teams.replica_teams": lambda r: replica_teams(r, 2, "rack", 1),
     "instances.exporters.kai.bind_requests": lambda r: bind_requests(r, PLAN),
     "instances.exporters.kubernetes.kubernetes_script": lambda r: kubernetes_script(r, PLAN),
@@ -98,7 +103,7 @@ BEHIND = {
     "instances.edits.apply.edited",
     "instances.verify.class_terms",
     "instances.verify.data_facts.GeoFacts",
-    "instances.verify.data_facts.read_geo",
+    "instances.verify.reading.read_geo",
     "explain.explain_job.waiting_job",
     "explain.missing_replica.probing",
     "explain.whatif.WhatIf",
@@ -170,7 +175,7 @@ def mistakes(module: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rou
             refused.append((round_, str(error)))
             raise
 
-    monkeypatch.setattr(invalid_jobs, "check_round", noted)
+    monkeypatch.setattr(checks_of_rounds, "check_round", noted)
     monkeypatch.setattr(module, "check_round", noted, raising=False)
     for name, test in inspect.getmembers(module, inspect.isfunction):
         if not name.startswith("test_") or hasattr(test, "hypothesis"):

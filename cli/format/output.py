@@ -48,8 +48,7 @@ def warn_of_quantities(document: Round | ClusterDocument) -> None:
 
     They look like numbers of another unit, or are of a resource that nobody has.
     """
-    from placewright.instances.checks.resource_warnings import resource_warnings
-    from placewright.instances.checks.unit_warnings import unit_warnings
+    from placewright.instances.checks.magnitudes import resource_warnings, unit_warnings
     from placewright.instances.documents.round import Round
 
     warnings = list(unit_warnings(document))

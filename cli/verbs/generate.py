@@ -13,9 +13,9 @@ from placewright.cli.interrupts import interrupts
 from placewright.cli.verbs.options import Gpus, Output, RegionPolicy, Seed
 
 if TYPE_CHECKING:
+    from placewright.instances.generators.gang import MixName
     from placewright.instances.generators.geo import MixName as RegionMix
     from placewright.instances.generators.geo import PolicyName
-    from placewright.instances.generators.mixes import MixName
 
 generate = typer.Typer(
     name="generate", help="Make a cluster or a round from a seed.", no_args_is_help=True

@@ -123,7 +123,7 @@ def return_hosts(
 
     Example: placewright preset return-hosts round.yaml --host "inf[0-7]" --count 3 -o back.json
     """
-    from placewright.instances.presets.return_hosts import return_hosts as apply
+    from placewright.instances.presets.presets import return_hosts as apply
 
     made = _make(round_file, output, "--host", lambda round_: apply(round_, hosts, count))
     _say(made, f"return of {count} of the loaned hosts", output)

@@ -252,7 +252,7 @@ def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_form
 
 def _note_unused(trace: Trace, specs: Iterable[ReplaySpec]) -> None:
     """Say on stderr how many jobs of the file are not played, and which columns nobody reads."""
-    from placewright.instances.traces.left_out import told
+    from placewright.instances.traces.trace import told
     from placewright.rounds.policies.named import policy_named
 
     if trace.left_out:

@@ -18,7 +18,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.round import Reservation, Round
-from placewright.instances.presets.health import with_health
+from placewright.instances.presets.presets import with_health
 
 UNHEALTHY, RESERVED, PARTLY = "unhealthy", "reserved", "reserved in part"
 TO_VACATE, MAINTENANCE = "to be vacated", "soon in maintenance"

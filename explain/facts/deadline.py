@@ -39,7 +39,7 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy, TermName
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import DEADLINE, GANG
-from placewright.instances.presets.health import with_health
+from placewright.instances.presets.presets import with_health
 from placewright.rounds.state.promises import promises_in
 
 MAX_SPEED = 10**6

@@ -1,20 +1,119 @@
-"""Checks of a cluster: a containment tree of its levels, and each host given once and in full.
-
-Domain names are unique in the whole tree, host names among all hosts once ranges are expanded.
-"""
+"""Checks of a cluster, its pools and host sets, and of topology constraints on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from placewright.instances.checks.pools import check_pools
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware
-from placewright.instances.derived.names import check_known, check_unique
+from placewright.instances.derived.host_sets import is_anywhere
+from placewright.instances.derived.names import check_known, check_unique, known_hosts
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.pools import Pool
+from placewright.instances.documents.round import Round
 from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology import CATALOGUE
-from placewright.topology.units import HOST_LEVEL
+from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
+
+# Checks of pools: their domains exist, each is given once, and options use what there is.
+
+
+def check_pools(document: ClusterDocument) -> None:
+    """Refuse pools of levels or domains that the cluster does not have, or given twice.
+
+    All pools of a resource count per task, or all count per job.
+
+    Raises
+    ------
+    InvalidInputError
+        All errors, with their paths in the Cluster document.
+    """
+    errors = Errors()
+    first: dict[str, int] = {}
+    seen: set[tuple[str, str | None]] = set()
+    for i, pool in enumerate(document.pools):
+        path: Path = ("pools", i)
+        before = first.setdefault(pool.resource, i)
+        with errors:
+            if (pool.resource, pool.level) in seen:
+                raise InvalidInputError(
+                    f"pool of this level given twice; expected each pool of {pool.resource} once",
+                    path=(*path, "level"),
+                    value=pool.level,
+                )
+            if pool.per != document.pools[before].per:
+                raise InvalidInputError(
+                    f"expected {document.pools[before].per} as in pools[{before}], "
+                    f"which is of {pool.resource}, too",
+                    path=(*path, "per"),
+                    value=pool.per,
+                )
+            _check_domains(pool, path, document)
+        seen.add((pool.resource, pool.level))
+    errors.refuse()
+
+
+def _check_domains(pool: Pool, path: Path, document: ClusterDocument) -> None:
+    if pool.level is None:
+        if pool.domains:
+            raise InvalidInputError(
+                "given without a level; expected the level of these domains",
+                path=(*path, "domains"),
+                show_value=False,
+            )
+        return
+    check_known(pool.level, (*document.levels, HOST_LEVEL), "level", (*path, "level"))
+    if not pool.domains:
+        return
+    if pool.level == HOST_LEVEL:
+        known = {name for entry in document.hosts for name in expand(entry.name)}
+    else:
+        known = {domain.name for domain in document.domains if domain.level == pool.level}
+    errors = Errors()
+    for name in pool.domains:
+        with errors:
+            check_known(name, known, f"domain of level {pool.level}", (*path, "domains", name))
+    errors.refuse()
+
+
+def check_uses(round_: Round) -> None:
+    """Refuse options that use what no pool has per job, and no cap limits that no host has.
+
+    Raises
+    ------
+    InvalidInputError
+        All errors, with their paths in the Round document.
+    """
+    pools = {pool.resource: pool.per for pool in round_.cluster.pools}
+    per_job = {resource for resource, per in pools.items() if per == "job"}
+    capped = {name for cap in round_.caps.values() for name in cap.resources if "@" in name}
+    if capped:
+        capped -= {name for entry in round_.cluster.hosts for name in entry.resources}
+        per_job |= capped - pools.keys()
+    errors = Errors()
+    for i, job in enumerate(round_.jobs):
+        for j, option in enumerate(job.options):
+            for name in option.uses:
+                with errors:
+                    path = ("jobs", i, "options", j, "uses", name)
+                    if pools.get(name) == "task":
+                        raise InvalidInputError(
+                            "its pool has per: task; expected in resources of the task groups",
+                            path=path,
+                            value=option.uses[name],
+                        )
+                    what = "resource of a pool with per: job, or of a cap"
+                    check_known(name, per_job, what, path)
+    errors.refuse()
+
+
+# Checks of a cluster: a containment tree of its levels, and each host given once and in full.
+#
+# Domain names are unique in the whole tree, host names among all hosts once ranges are expanded.
+
 
 MAX_HOSTS = 200_000
 MAX_GPUS = 4_000_000
@@ -193,3 +292,161 @@ def _check_wan(document: ClusterDocument) -> None:
                 value=link.between,
             )
         pairs.add(pair)
+
+
+# Checks of hosts that task groups name, in lists and by host sets.
+
+
+MAX_MEMBERS = 20_000_000
+"""Of all host sets together."""
+
+
+def check_host_sets(round_: Round, hosts: Collection[str]) -> None:
+    """Refuse host sets of which not all hosts are in the cluster, or that are too large together.
+
+    Raises
+    ------
+    InvalidInputError
+        All errors, with their paths in the Round document.
+    """
+    members = sum(ranges.size(name) for names in round_.host_sets.values() for name in names)
+    if members > MAX_MEMBERS:
+        raise InvalidInputError(
+            f"stand for {members:,} hosts; expected at most {MAX_MEMBERS:,} in all sets",
+            path=("host_sets",),
+            show_value=False,
+        )
+    errors = Errors()
+    for name, entries in round_.host_sets.items():
+        for m, entry in enumerate(entries):
+            if entry not in hosts:  # a range, or unknown
+                with errors:
+                    known_hosts(entry, hosts, ("host_sets", name, m))
+    errors.refuse()
+
+
+def check_allowed_hosts(round_: Round, hosts: Collection[str]) -> None:
+    """Refuse task groups that name hosts or host sets that the round does not have.
+
+    Raises
+    ------
+    InvalidInputError
+        All errors, with their paths in the Round document.
+    """
+    errors = Errors()
+    seen: set[str] = set()  # jobs that share a list are many, and a range is long
+    for i, job in enumerate(round_.jobs):
+        for j, option in enumerate(job.options):
+            for k, group in enumerate(option.groups):
+                if is_anywhere(group):
+                    continue
+                path: Path = ("jobs", i, "options", j, "groups", k)
+                for m, name in enumerate(group.hosts or ()):
+                    if name not in seen:
+                        with errors:
+                            known_hosts(name, hosts, (*path, "hosts", m))
+                            seen.add(name)
+                for m, name in enumerate(group.host_sets):
+                    if name not in round_.host_sets:
+                        with errors:
+                            check_known(name, round_.host_sets, "host set", (*path, "host_sets", m))
+    errors.refuse()
+
+
+# Checks of topology constraints: known levels, and no contradictions.
+
+
+def check_arrangement(round_: Round) -> None:
+    """Refuse unknown levels, wrong slices and numbers of hosts, GPUs that cannot communicate.
+
+    Raises
+    ------
+    InvalidInputError
+        The first fault, with its path in the Round document.
+    """
+    levels = (*round_.cluster.levels, HOST_LEVEL)
+    level_of: dict[str, str] = {}
+    errors = Errors()
+    for i, job in enumerate(round_.jobs):
+        rule = job.anti_affinity
+        if rule is not None:
+            path: Path = ("jobs", i, "anti_affinity", "level")
+            with errors:
+                check_known(rule.level, levels, "level", path)
+                if level_of.setdefault(rule.label, rule.level) != rule.level:
+                    raise InvalidInputError(
+                        f"another job with the label {rule.label} has level "
+                        f"{level_of[rule.label]}; expected one level for each label",
+                        path=path,
+                        value=rule.level,
+                    )
+        for j, option in enumerate(job.options):
+            if option.required is not None:
+                path = ("jobs", i, "options", j, "required")
+                with errors:
+                    check_known(option.required, levels, "level", path)
+            for k, group in enumerate(option.groups):
+                asked = group.slices, group.apart, group.communication
+                if asked != (None, None, None):
+                    with errors:
+                        _check_group(group, levels, ("jobs", i, "options", j, "groups", k))
+            with errors:
+                _check_num_hosts(option, ("jobs", i, "options", j))
+    errors.refuse()
+
+
+def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
+    slices = group.slices
+    if slices is not None:
+        check_known(slices.required, levels, "level", (*path, "slices", "required"))
+        if group.count % slices.size:
+            raise InvalidInputError(
+                f"expected a divisor of the group's {group.count} tasks",
+                path=(*path, "slices", "size"),
+                value=slices.size,
+            )
+    if group.apart is not None:
+        check_known(group.apart.level, levels, "level", (*path, "apart", "level"))
+    asked = group.communication
+    timed = asked is not None and asked.data_mib is not None
+    if timed and (group.gpu < WHOLE_GPU or group.mig is not None):
+        raise InvalidInputError(
+            "given for tasks without a whole GPU; expected at least 1 GPU of each task",
+            path=(*path, "communication", "data_mib"),
+            show_value=False,
+        )
+
+
+def _check_num_hosts(option: Option, path: Path) -> None:
+    """Refuse numbers of hosts on which the tasks of a group, or of all groups, cannot be."""
+    fewest, most = 1, 0
+    for k, group in enumerate(option.groups):
+        least, largest = 1, group.count
+        if group.apart is not None and group.apart.level == HOST_LEVEL:
+            least = -(-group.count // group.apart.most)
+        if group.slices is not None and group.slices.required == HOST_LEVEL:
+            largest //= group.slices.size
+        if HOST_LEVEL in (group.required, option.required):
+            largest = 1
+        least, largest = _within(group.num_hosts, least, largest, (*path, "groups", k, "num_hosts"))
+        fewest, most = max(fewest, least), most + largest
+    _within(option.hosts, fewest, 1 if option.required == HOST_LEVEL else most, (*path, "hosts"))
+
+
+def _within(asked: HostCount | None, fewest: int, most: int, path: Path) -> tuple[int, int]:
+    """Return how few and how many hosts are left of those that tasks can be on."""
+    if asked is None:
+        return fewest, most
+    if asked.min > most:
+        raise InvalidInputError(
+            f"its tasks can be on {most} at most; expected no more",
+            path=(*path, "min"),
+            value=asked.min,
+        )
+    if asked.max is not None and asked.max < fewest:
+        raise InvalidInputError(
+            f"its tasks need {fewest} at least; expected no fewer",
+            path=(*path, "max"),
+            value=asked.max,
+        )
+    return max(fewest, asked.min), min(most, asked.max or most)

@@ -1,8 +1,4 @@
-"""Checks of magnitudes: demands, values and costs, and their sums, stay within exact integers.
-
-Fields have ranges of their own, but a job multiplies them: tasks by what each asks, and GPUs by
-weight, by seconds and by domains.
-"""
+"""Checks of magnitudes, and warnings of quantities that are hardly meant."""
 
 from __future__ import annotations
 
@@ -15,10 +11,18 @@ from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.base import MAX_TOTAL
+from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.quantities import whole_units
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import Errors, InvalidInputError, Path
+from placewright.instances.errors import Errors, InvalidInputError, Path, most_similar, path_text
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
+
+# Checks of magnitudes: demands, values and costs, and their sums, stay within exact integers.
+#
+# Fields have ranges of their own, but a job multiplies them: tasks by what each asks, and GPUs by
+# weight, by seconds and by domains.
+
 
 MAX_EACH = 10**15
 """Of one job: floats have all whole numbers up to there, and solvers take it as a coefficient."""
@@ -239,3 +243,78 @@ _MAKERS: Mapping[str, Callable[[Round], Term]] = {
     "stranded": _stranded,
     "weighted_throughput": _throughput,
 }
+
+
+# Warnings of resources that nobody has: valid, but a job that asks for one fits nowhere.
+
+
+def resource_warnings(round_: Round) -> Iterator[str]:
+    """Yield a line for each resource that a task asks for and that no host and no pool has.
+
+    Each is named once, where it is first asked for.
+    """
+    pools = {pool.resource: pool.per for pool in round_.cluster.pools}
+    known = {name for host in round_.cluster.hosts for name in host.resources}
+    known.update(name for name, per in pools.items() if per == "task")
+    seen = set(known)
+    for j, job in enumerate(round_.jobs):
+        for o, option in enumerate(job.options):
+            for g, group in enumerate(option.groups):
+                for name, amount in group.resources.items():
+                    if amount and name not in seen:
+                        seen.add(name)
+                        path = ("jobs", j, "options", o, "groups", g, "resources", name)
+                        yield f"{path_text(path)}: {amount}: {_nobody(name, name in pools, known)}"
+
+
+def _nobody(name: str, per_job: bool, known: set[str]) -> str:
+    if per_job:
+        return "no host has any, and its pool is per job; is uses of the option meant?"
+    similar = most_similar(name, known)
+    meant = "" if similar is None else f"; is {similar} meant?"
+    return f"no host and no pool has any{meant}"
+
+
+# Warnings of quantities that look like a number of another unit: valid, but hardly meant.
+
+
+LEAST_GPU = 50
+"""Milli-GPU of a task: less is rather a number of another unit."""
+
+MOST_CORES = 1024
+"""Of a host."""
+
+_MILLI = 1000
+
+
+def unit_warnings(document: Round | ClusterDocument) -> Iterator[str]:
+    """Yield a line for each quantity that looks like a number of another unit.
+
+    A task of less than 0.05 of a GPU, a quota or guarantee below one GPU, a host of more than
+    1,024 cores.
+    """
+    if isinstance(document, ClusterDocument):
+        yield from _hosts(document, ())
+        return
+    yield from _hosts(document.cluster, ("cluster",))
+    for t, tenant in enumerate(document.tenants):
+        for field in ("quota", "guarantee"):
+            gpus = getattr(tenant, field).get("gpu", 0)
+            if 0 < gpus < WHOLE_GPU:
+                yield _line(("tenants", t, field, "gpu"), gpus, "less than one GPU")
+    for j, job in enumerate(document.jobs):
+        for o, option in enumerate(job.options):
+            for g, group in enumerate(option.groups):
+                if 0 < group.gpu < LEAST_GPU:
+                    path = ("jobs", j, "options", o, "groups", g, "gpu")
+                    yield _line(path, group.gpu, f"less than {LEAST_GPU / WHOLE_GPU} of a GPU")
+
+
+def _hosts(cluster: ClusterDocument, at: tuple[str, ...]) -> Iterator[str]:
+    for h, host in enumerate(cluster.hosts):
+        if (host.cpu or 0) > MOST_CORES * _MILLI:
+            yield _line((*at, "hosts", h, "cpu"), host.cpu or 0, f"more than {MOST_CORES:,} cores")
+
+
+def _line(path: tuple[str | int, ...], thousandths: int, what: str) -> str:
+    return f"{path_text(path)}: {whole_units(thousandths)}: {what}; is the unit meant?"

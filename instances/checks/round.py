@@ -2,28 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from weakref import WeakValueDictionary
 
-from placewright.instances.checks.arrangement import check_arrangement
-from placewright.instances.checks.caps import check_caps, check_caps_of_jobs
-from placewright.instances.checks.cells import check_cells
-from placewright.instances.checks.cluster import check_cluster
-from placewright.instances.checks.host_sets import check_allowed_hosts, check_host_sets
-from placewright.instances.checks.magnitudes import check_magnitudes
-from placewright.instances.checks.policies import CHECKS
-from placewright.instances.checks.pools import check_uses
+from placewright.instances.checks.cluster import (
+    check_allowed_hosts,
+    check_arrangement,
+    check_cluster,
+    check_host_sets,
+    check_uses,
+)
+from placewright.instances.checks.limits import check_caps, check_caps_of_jobs, check_cells
+from placewright.instances.checks.magnitudes import MAX_EACH, check_magnitudes
+from placewright.instances.checks.policies import (
+    CHECKS,
+    PolicyChecks,
+    check_fields,
+    check_job_fields,
+)
 from placewright.instances.checks.running import check_running
-from placewright.instances.checks.unused import check_fields, check_job_fields
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
 from placewright.instances.derived.names import check_known, check_unique, known_hosts
+from placewright.instances.documents.base import MAX_TOTAL
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.plan import MAX_MESSAGE
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.quantities import CORE_RESOURCES
 from placewright.instances.documents.round import Round
-from placewright.instances.errors import Errors, InvalidInputError, Path
+from placewright.instances.errors import ENTRY, Errors, InvalidInputError, Path, merged
 from placewright.topology.units import HOST_LEVEL
+
+# Checks of gang rounds whose jobs wait by rules: times and hosts exist, and nobody owns cells.
+
+
+def _check_times(round_: Round) -> None:
+    """Refuse jobs that were submitted later than now, and aged values that are too large."""
+    total = 0
+    for i, job in enumerate(round_.jobs):
+        path: Path = ("jobs", i, "submitted")
+        _check_past(job.submitted, round_.now, path)
+        if round_.policy.aging is not None and job.running is None:
+            each = max(job.value_of(o) for o in range(len(job.options)))
+            total += each * round_.policy.aging.limit
+            if each * round_.policy.aging.limit > MAX_EACH or total > MAX_TOTAL:
+                raise InvalidInputError(
+                    f"values of jobs times it are too large; expected at most {MAX_EACH:,} of one "
+                    f"job and {MAX_TOTAL:,} of all",
+                    path=("policy", "aging", "limit"),
+                    value=round_.policy.aging.limit,
+                )
+
+
+def _check_past(moment: int | None, now: int, path: Path) -> None:
+    if moment is not None and moment > now:
+        raise InvalidInputError(
+            f"is later than now; expected at most {now}", path=path, value=moment
+        )
+
+
+def _check_sections(round_: Round, hosts: Mapping[str, Hardware]) -> None:
+    """Refuse maintenance of unknown hosts, and cells beside what makes jobs wait."""
+    errors = Errors()
+    for i, outage in enumerate(round_.maintenance):
+        with errors:
+            known_hosts(outage.host, hosts, ("maintenance", i, "host"))
+    errors.refuse()
+    if not any(tenant.cells for tenant in round_.tenants):
+        return
+    if round_.maintenance:
+        raise _beside_cells(("maintenance",))
+    for i, tenant in enumerate(round_.tenants):
+        if tenant.preemption is not None:
+            raise _beside_cells(("tenants", i, "preemption"))
+    for name in ("aging", "backfill"):
+        if getattr(round_.policy, name) is not None:
+            raise _beside_cells(("policy", name))
+    for i, job in enumerate(round_.jobs):
+        for name in ("not_before", "held", "preempts"):
+            if getattr(job, name) not in (None, False):
+                raise _beside_cells(("jobs", i, name))
+
+
+def _beside_cells(path: Path) -> InvalidInputError:
+    problem = "not used where tenants own cells; expected none"
+    return InvalidInputError(problem, path=path, show_value=False)
+
+
+GANG_CHECKS = PolicyChecks(_check_times, _check_sections)
+
 
 __all__ = [
     "check_cluster",
@@ -267,3 +334,81 @@ def _check_mix(policy: Policy, hosts: Mapping[str, Hardware]) -> None:
             with errors:
                 check_known(model, known, "GPU model", ("policy", "mix", i, "gpu_models", m))
     errors.refuse()
+
+
+# Lenient checks: pending jobs that make no sense wait, and the round is not refused for them.
+
+
+def checked(round_: Round) -> Round:
+    """Return a round that is known to make sense: every public function begins with this.
+
+    Of a round with invalid jobs it is found out again which are, so the result is another object.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no Round, or one that a loader would refuse; with the loader's words.
+    """
+    if not isinstance(round_, Round):
+        expected, given = "expected a Round, as loaders return it", type(round_).__name__
+        raise InvalidInputError(expected, path=("round",), value=given)
+    if round_.invalid:
+        return with_invalid_jobs(round_)
+    check_round(round_)
+    return round_
+
+
+def with_invalid_jobs(round_: Round) -> Round:
+    """Return a round that says which of its pending jobs are invalid; the others are legal.
+
+    Invalid is a pending job with an error at any of its fields but its name, such as an unknown
+    tenant.
+
+    Raises
+    ------
+    InvalidInputError
+        All errors elsewhere: in running jobs, or outside of jobs.
+    """
+    if is_checked(round_):
+        return round_
+    found: dict[str, list[InvalidInputError]] = {}
+    rest = round_
+    while True:
+        try:
+            check_round(rest)
+        except InvalidInputError as error:
+            kept = [i for i, job in enumerate(round_.jobs) if job.name not in found]
+            refused: list[InvalidInputError] = []
+            for one in error.errors:
+                name = _job(one.path, rest)
+                if name is None:
+                    refused.append(one.at(in_whole_round(one.path, kept)))
+                else:
+                    found.setdefault(name, []).append(one.at(one.path[ENTRY:]))
+            if refused:
+                raise merged(refused) from None
+            # What is checked of a legal round only may find more.
+            rest = round_.without_jobs(found)
+        else:
+            messages = {name: _message(of) for name, of in found.items()}
+            return trusted(round_.with_invalid(messages))
+
+
+def _job(path: Path, round_: Round) -> str | None:
+    """Return the pending job into whose fields a path leads, None if it leads elsewhere."""
+    if path[:1] != ("jobs",) or len(path) <= ENTRY or path[ENTRY] == "name":
+        return None
+    job = round_.jobs[int(path[1])]
+    return job.name if job.running is None else None
+
+
+def in_whole_round(path: Path, kept: Sequence[int]) -> Path:
+    """Return where a path of the round with the kept jobs alone leads in the whole round."""
+    if path[:1] != ("jobs",) or len(path) < ENTRY:
+        return path
+    return ("jobs", kept[int(path[1])], *path[ENTRY:])
+
+
+def _message(errors: list[InvalidInputError]) -> str:
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return errors[0].text()[: MAX_MESSAGE - len(more)] + more

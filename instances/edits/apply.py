@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.edits import Edit, Edits
 from placewright.instances.documents.round import Round
-from placewright.instances.edits import caps, clock, hosts, jobs, pools, regions, tenants
+from placewright.instances.edits import jobs, verbs
 from placewright.instances.errors import InvalidInputError
 
 _FUNCTIONS: Mapping[str, Callable[[Round, Any], Round]] = {
-    "drain": hosts.drain,
-    "fail": hosts.fail,
-    "restore": hosts.restore,
-    "release": hosts.release,
-    "add": hosts.add,
-    "quota": tenants.quota,
-    "cap": caps.cap,
-    "pool": pools.pool,
-    "limits": tenants.limits,
+    "drain": verbs.drain,
+    "fail": verbs.fail,
+    "restore": verbs.restore,
+    "release": verbs.release,
+    "add": verbs.add,
+    "quota": verbs.quota,
+    "cap": verbs.cap,
+    "pool": verbs.pool,
+    "limits": verbs.limits,
     "job": jobs.job,
     "remove": jobs.remove,
     "end": jobs.end,
     "submit": jobs.submit,
-    "replicate": regions.replicate,
-    "at": clock.at,
-    "advance_s": clock.advance,
+    "replicate": verbs.replicate,
+    "at": verbs.at,
+    "advance_s": verbs.advance,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.derived.doubts import why_waits
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.caveats import hard_caveats

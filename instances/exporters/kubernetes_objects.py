@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.derived.doubts import why_waits
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.round import Round

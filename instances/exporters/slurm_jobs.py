@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.derived.slurm_marks import NODE_LIST, NODE_NAME, NUM_NODES
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task

@@ -1,24 +1,15 @@
-"""Seeded clusters and rounds for benchmarks and tests, the same on every machine.
-
-Every random choice is a `Generator(PCG64(seed)).random` draw compared with a table of `mixes`, in
-this order, each vectorised over hosts or jobs in file order:
-
-1. per host: is it full, empty or partly free; how many GPUs are free if partly;
-2. running jobs, step by step: per host that still has GPUs to fill, the size, cores, memory of one;
-3. per pending job: size, GPU model, weight, cores, memory;
-4. per running job: seconds since its last checkpoint, seconds that a restart takes;
-5. in a mix with parts of GPUs, per job: what it asks of one GPU, GPU memory, the MIG profile;
-6. per job: its tenant, if there are any.
-
-A new draw goes to the end, or the digests of every known round change.
-"""
+"""Seeded clusters and rounds for benchmarks and tests, the same on every machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from placewright.array_types import Ints
 from placewright.instances.derived.demand import load_of
@@ -27,27 +18,207 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.policy import Policy, Tenant
+from placewright.instances.documents.quantities import memory_text, whole_units
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.generators.mixes import (
-    ANY_MODEL,
-    MIXES,
-    PER_MILLE,
-    RESTART_S,
-    RUNNING_CORES,
-    RUNNING_GIB,
-    RUNNING_SIZES,
-    SINCE_CHECKPOINT_S,
-    SIZES,
-    WEIGHTS,
-    Mix,
-    MixName,
+from placewright.topology.units import WHOLE_GPU
+
+# The generator's mixes: what runs, what is free and what is asked, as tables of shares.
+#
+# All shares are per mille, so that a draw is an integer comparison and the same on every machine.
+
+
+MixName = Literal["easy", "hard", "tight", "shared"]
+PER_MILLE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Values and how often each is drawn, in per mille; the shares sum to 1000."""
+
+    values: tuple[int, ...]
+    per_mille: tuple[int, ...]
+
+    def pick(self, uniform: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """Turn uniform draws from [0, 1) into values, one by one."""
+        limits = np.cumsum(self.per_mille)
+        drawn = np.floor(uniform * PER_MILLE).astype(np.int64)
+        return np.array(self.values, dtype=np.int64)[np.searchsorted(limits, drawn, side="right")]
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """One mix. Cores and GiB are per GPU; `models` draws an index, `ANY_MODEL` for any.
+
+    `full` and `empty` are the shares of hosts without and with nothing but free GPUs. `parts` draws
+    the milli-GPU that jobs of one GPU ask, `MIG_SLICE` for a slice; None: all ask whole GPUs.
+    """
+
+    full: int
+    empty: int
+    models: Shares
+    single_cores: Shares
+    single_gib: Shares
+    gang_cores: Shares
+    gang_gib: Shares
+    parts: Shares | None = None
+
+
+ANY_MODEL = -1
+SIZES = Shares(
+    (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512),
+    (700, 100, 70, 60, 25, 5, 14, 4, 10, 2, 5, 3, 2),
 )
-from placewright.instances.generators.tenants_and_shares import (
-    with_gpu_memory,
-    with_parts,
-    with_tenants,
-)
+WEIGHTS = Shares((1, 2, 4, 8), (400, 300, 200, 100))
+RUNNING_SIZES = (1, 2, 4, 8)
+RUNNING_CORES = Shares((4, 8, 12), (350, 450, 200))
+RUNNING_GIB = Shares((32, 64, 128), (350, 450, 200))
+SINCE_CHECKPOINT_S = Shares((60, 300, 600, 900, 1200, 1800), (150, 200, 200, 200, 150, 100))
+MIG_SLICE = 0
+MIG_PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb")
+PROFILES = Shares((0, 1, 2), (500, 300, 200))
+"""Indices in `MIG_PROFILES`."""
+PART_GIB = Shares((16, 32, 64), (400, 400, 200))
+"""GPU memory of a share of a GPU, per GPU."""
+RESTART_S = Shares((30, 60, 120, 300), (300, 400, 200, 100))
+
+_MOSTLY_ANY = Shares((ANY_MODEL, 0, 1), (300, 500, 200))
+_EASY_CORES = Shares((4, 8, 12, 16), (300, 400, 200, 100))
+_EASY_GIB = Shares((32, 64, 128, 192), (300, 400, 200, 100))
+_HARD_CORES = Shares((4, 8, 12, 16), (150, 300, 300, 250))
+_HARD_GIB = Shares((32, 64, 128, 192), (150, 300, 300, 250))
+
+MIXES: dict[MixName, Mix] = {
+    "easy": Mix(
+        full=350,
+        empty=300,
+        models=_MOSTLY_ANY,
+        single_cores=_EASY_CORES,
+        single_gib=_EASY_GIB,
+        gang_cores=_EASY_CORES,
+        gang_gib=_EASY_GIB,
+    ),
+    "hard": Mix(
+        full=250,
+        empty=120,
+        models=_MOSTLY_ANY,
+        single_cores=_HARD_CORES,
+        single_gib=_HARD_GIB,
+        gang_cores=_HARD_CORES,
+        gang_gib=_HARD_GIB,
+    ),
+    "tight": Mix(
+        full=350,
+        empty=300,
+        models=Shares((0, 1), (600, 400)),
+        single_cores=Shares((4, 8, 16, 24, 32), (250, 150, 200, 200, 200)),
+        single_gib=Shares((32, 64, 128, 256, 384), (250, 150, 200, 200, 200)),
+        gang_cores=_EASY_CORES,
+        gang_gib=_EASY_GIB,
+    ),
+    "shared": Mix(
+        full=250,
+        empty=120,
+        models=_MOSTLY_ANY,
+        single_cores=_EASY_CORES,
+        single_gib=_EASY_GIB,
+        gang_cores=_EASY_CORES,
+        gang_gib=_EASY_GIB,
+        parts=Shares((1000, 500, 250, MIG_SLICE), (350, 250, 250, 150)),
+    ),
+}
+
+
+# GPU shares, MIG slices and tenants, drawn after the rest of a generated round.
+
+
+GPU_GIB = {"A100": 80, "V100": 32}
+MIG_MODEL = "A100"
+
+
+def with_gpu_memory(cluster: ClusterDocument) -> ClusterDocument:
+    """Return the cluster with the memory of its GPUs, so that they can be parted."""
+    hosts = tuple(
+        host.model_copy(update={"gpu_memory": GPU_GIB[host.gpu_model or ""] * _MIB_PER_GIB})
+        for host in cluster.hosts
+    )
+    return cluster.model_copy(update={"hosts": hosts})
+
+
+def with_parts(rng: np.random.Generator, jobs: Iterable[Job], parts: Shares) -> Iterator[Job]:
+    """Yield the jobs; those of one GPU ask a share of it, or a MIG slice, as drawn.
+
+    What a share asks of the host shrinks with it. Who runs takes no slice, nor does a job that
+    cannot use the GPU model that has them; these ask their GPU as before.
+    """
+    every = list(jobs)
+    drawn = rng.random((3, len(every)))
+    part, gib, profile = parts.pick(drawn[0]), PART_GIB.pick(drawn[1]), PROFILES.pick(drawn[2])
+    rows = zip(every, part.tolist(), gib.tolist(), profile.tolist(), strict=True)
+    for job, milli, gib_per_gpu, which in rows:
+        group = job.options[0].groups[0]
+        if job.options[0].milli_gpu != WHOLE_GPU or milli == WHOLE_GPU:
+            yield job
+        elif milli != MIG_SLICE:
+            asked = {
+                "gpu": milli,
+                "cpu": group.cpu * milli // WHOLE_GPU,
+                "memory": group.memory * milli // WHOLE_GPU,
+                "gpu_memory": gib_per_gpu * _MIB_PER_GIB * milli // WHOLE_GPU,
+            }
+            yield _asking(job, group.model_copy(update=asked))
+        elif job.running is None and MIG_MODEL in (group.gpu_models or (MIG_MODEL,)):
+            slices = TaskGroup.model_validate(
+                {
+                    "mig": MIG_PROFILES[which],
+                    "cpu": whole_units(group.cpu),
+                    "memory": memory_text(group.memory),
+                    "gpu_models": [MIG_MODEL],
+                }
+            )
+            yield _asking(job, slices)
+        else:
+            yield job
+
+
+def _asking(job: Job, group: TaskGroup) -> Job:
+    return job.model_copy(update={"options": (Option(groups=(group,)),)})
+
+
+def with_tenants(
+    rng: np.random.Generator, jobs: Iterable[Job], free_gpus: int, tenants: int
+) -> tuple[tuple[Job, ...], tuple[Tenant, ...]]:
+    """Return the jobs with a tenant each, and tenants that may hold little more than they do.
+
+    The quota of each is what its running jobs hold and an equal part of what is free: so quotas
+    bind before GPUs do where more is asked than is free.
+    """
+    every = tuple(jobs)
+    names = [f"tenant-{t}" for t in range(tenants)]
+    drawn = np.floor(rng.random(len(every)) * tenants).astype(np.int64).tolist()
+    owned = tuple(
+        job.model_copy(update={"tenant": names[t]}) for job, t in zip(every, drawn, strict=True)
+    )
+    held: Counter[str] = Counter()
+    for job in owned:
+        if job.running is not None:
+            held[job.tenant or ""] += job.options[0].milli_gpu
+    part = free_gpus // tenants * WHOLE_GPU
+    quotas = {name: {"gpu": whole_units(held[name] + part)} for name in names}
+    return owned, tuple(Tenant(name=name, quota=quota) for name, quota in quotas.items())
+
+
+# Every random choice is a `Generator(PCG64(seed)).random` draw compared with a table of `mixes`, in
+# this order, each vectorised over hosts or jobs in file order:
+#
+# 1. per host: is it full, empty or partly free; how many GPUs are free if partly; 2. running
+# jobs, step by step: per host that still has GPUs to fill, the size, cores, memory of one; 3. per
+# pending job: size, GPU model, weight, cores, memory; 4. per running job: seconds since its last
+# checkpoint, seconds that a restart takes; 5. in a mix with parts of GPUs, per job: what it asks
+# of one GPU, GPU memory, the MIG profile; 6. per job: its tenant, if there are any.
+#
+# A new draw goes to the end, or the digests of every known round change.
+
 
 __all__ = ["generate_cluster", "generate_round", "load_of"]
 

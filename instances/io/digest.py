@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.round import Round
 

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from placewright.instances.checks.invalid_jobs import checked, with_invalid_jobs
-from placewright.instances.checks.round import check_cluster
+from placewright.instances.checks.round import check_cluster, checked, with_invalid_jobs
 from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.edits import Edits

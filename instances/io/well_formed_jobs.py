@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from placewright.instances.checks.invalid_jobs import in_whole_round
+from placewright.instances.checks.round import in_whole_round
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import ENTRY, InvalidInputError
 

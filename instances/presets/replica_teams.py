@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.cluster import ClusterDocument
@@ -21,8 +21,7 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import memory_text
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.presets.host_runs import runs_of
-from placewright.instances.presets.presets import with_policy
+from placewright.instances.presets.presets import runs_of, with_policy
 
 MOST_COPIES = 8
 MOST_MIB = 10**9

@@ -10,16 +10,28 @@ from typing import Any
 
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.errors import InvalidInputError, value_text
-from placewright.instances.traces.chronus import chronus_trace
-from placewright.instances.traces.gavel import gavel_trace, is_gavel, is_shockwave, shockwave_trace
-from placewright.instances.traces.helios import acme_trace, helios_trace
-from placewright.instances.traces.muri import muri_trace
-from placewright.instances.traces.openb import openb_trace
-from placewright.instances.traces.pai import is_pai, pai_trace
-from placewright.instances.traces.philly import is_philly, philly_trace
-from placewright.instances.traces.swf import is_swf, swf_trace
-from placewright.instances.traces.synergy import is_synergy, synergy_trace
-from placewright.instances.traces.tables import duration_trace, own_trace
+from placewright.instances.traces.clusters import (
+    acme_trace,
+    helios_trace,
+    is_pai,
+    is_philly,
+    is_swf,
+    pai_trace,
+    philly_trace,
+    swf_trace,
+)
+from placewright.instances.traces.formats import duration_trace, own_trace
+from placewright.instances.traces.papers import (
+    chronus_trace,
+    gavel_trace,
+    is_gavel,
+    is_shockwave,
+    is_synergy,
+    muri_trace,
+    openb_trace,
+    shockwave_trace,
+    synergy_trace,
+)
 from placewright.instances.traces.trace import Trace
 
 _LOG = ("gpu_num", "submit_time", "start_time", "end_time")

@@ -2,15 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from placewright.array_types import Floats, Ints
-from placewright.instances.traces.names import Names
+
+# `Names`: the names of the jobs of a trace, made when they are asked for.
+
+
+_PIECE = 1 << 16
+
+
+class Names(Sequence[str]):
+    """Names that are given, or else numbers, in some order; equal to a tuple of the same names.
+
+    Parameters
+    ----------
+    given
+        Names in the order of the file; None: each job is called by its number in that order.
+    order
+        Numbers of the jobs, int64 (jobs,).
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, given: Sequence[str] | None, order: Ints) -> None:
+        self._given, self._order = given, order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, job: int) -> str: ...
+    @overload
+    def __getitem__(self, job: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, job: int | slice) -> str | tuple[str, ...]:
+        if not isinstance(job, slice):
+            number = int(self._order[job])
+            return str(number) if self._given is None else self._given[number]
+        numbers = self._order[job].tolist()
+        given = self._given
+        return tuple(map(str, numbers) if given is None else (given[n] for n in numbers))
+
+    def __iter__(self) -> Iterator[str]:
+        for begin in range(0, len(self), _PIECE):
+            yield from self[begin : begin + _PIECE]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Names | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(map(str.__eq__, self, other))
+
+
+# Jobs of a trace that are left out, counted by reason.
+
+
+NO_GPU = "asked no GPU"
+NEVER_RAN = "never ran"
+NOT_ENDED = "had not ended"
+NO_TIME = "ran no time"
+BACKWARDS = "ended before they began"
+
+
+def rows_kept(
+    count: int, reasons: Mapping[str, npt.NDArray[np.bool_]]
+) -> tuple[Ints, dict[str, int]]:
+    """Return the rows to which no reason applies, and how many each reason leaves out.
+
+    A row to which several apply counts for the first of them.
+    """
+    keep = np.ones(count, dtype=np.bool_)
+    left_out = {}
+    for reason, applies in reasons.items():
+        if number := int(np.count_nonzero(keep & applies)):
+            left_out[reason] = number
+        keep &= ~applies
+    return np.flatnonzero(keep), left_out
+
+
+def told(left_out: Mapping[str, int]) -> str:
+    """Return in one clause how many jobs were left out, and why."""
+    first, *others = (f"{number:,} that {reason}" for reason, number in left_out.items())
+    return ", ".join([f"jobs left out: {first}", *others])
+
 
 NEVER = np.iinfo(np.int64).max
 """A time that does not come."""

@@ -10,55 +10,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.verify import certificate, sections
-from placewright.instances.verify.certificate import RULES_OF_CERTIFICATES
-from placewright.instances.verify.cluster_facts import read_cluster
-from placewright.instances.verify.data_facts import GeoFacts, read_geo
+from placewright.instances.verify import certificate
+from placewright.instances.verify.certificate import RULES_OF_CERTIFICATES, RULES_OF_SECTIONS
 from placewright.instances.verify.policies import RULES, policy_rules
-from placewright.instances.verify.precedence import ClassTerm
-from placewright.instances.verify.reading import Reading, read
+from placewright.instances.verify.reading import (
+    ClassTerm,
+    GeoFacts,
+    Reading,
+    read,
+    read_cluster,
+    read_geo,
+)
 from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalReasons
 from placewright.instances.verify.result import Rule, Verification, Violation
-from placewright.instances.verify.rules.cells import cells
-from placewright.instances.verify.rules.cells import reasons as cell_reasons
-from placewright.instances.verify.rules.cells.cells import RULES_OF_CELLS
-from placewright.instances.verify.rules.cells.reasons import RULES_OF_REASONS_OF_CELLS
-from placewright.instances.verify.rules.gang import (
-    arrangement,
-    arrivals,
-    capacity,
-    caps,
-    collectives,
-    decisions,
-    disruption_budget,
-    gpu_parts,
-    levels,
-    moves,
-    pools,
-    preemption,
-    quotas,
-    shares,
-    tasks,
-)
-from placewright.instances.verify.rules.gang.arrangement import RULES_OF_ARRANGEMENT
-from placewright.instances.verify.rules.gang.arrivals import RULES_OF_ARRIVALS
-from placewright.instances.verify.rules.gang.capacity import RULES_OF_CAPACITY
-from placewright.instances.verify.rules.gang.caps import RULES_OF_CAPS
+from placewright.instances.verify.rules.cells import RULES_OF_CELLS, RULES_OF_REASONS_OF_CELLS
 from placewright.instances.verify.rules.gang.collectives import RULES_OF_COLLECTIVES
-from placewright.instances.verify.rules.gang.decisions import RULES_OF_DECISIONS
-from placewright.instances.verify.rules.gang.disruption_budget import RULES_OF_DISRUPTION_BUDGET
-from placewright.instances.verify.rules.gang.gpu_parts import RULES_OF_GPU_PARTS
-from placewright.instances.verify.rules.gang.levels import RULES_OF_LEVELS
-from placewright.instances.verify.rules.gang.moves import RULES_OF_MOVES
-from placewright.instances.verify.rules.gang.pools import RULES_OF_POOLS
+from placewright.instances.verify.rules.gang.decisions import RULES_OF_DECISIONS, RULES_OF_MOVES
+from placewright.instances.verify.rules.gang.limits import (
+    RULES_OF_CAPS,
+    RULES_OF_DISRUPTION_BUDGET,
+    RULES_OF_POOLS,
+    RULES_OF_QUOTAS,
+    RULES_OF_SHARES,
+)
+from placewright.instances.verify.rules.gang.places import (
+    RULES_OF_ARRANGEMENT,
+    RULES_OF_ARRIVALS,
+    RULES_OF_CAPACITY,
+    RULES_OF_GPU_PARTS,
+    RULES_OF_LEVELS,
+    RULES_OF_TASKS,
+)
 from placewright.instances.verify.rules.gang.preemption import RULES_OF_PREEMPTION
-from placewright.instances.verify.rules.gang.quotas import RULES_OF_QUOTAS
-from placewright.instances.verify.rules.gang.shares import RULES_OF_SHARES
-from placewright.instances.verify.rules.gang.tasks import RULES_OF_TASKS
-from placewright.instances.verify.sections import RULES_OF_SECTIONS
 
 __all__ = [
     "GeoFacts",

@@ -1,4 +1,4 @@
-"""Rules about certificates: the round, values, bounds, gaps and proofs that a plan claims."""
+"""Rules about certificates and sections: what a plan claims, and the forms that it has."""
 
 from __future__ import annotations
 
@@ -8,12 +8,55 @@ from typing import NamedTuple
 
 from placewright.instances.documents.plan import CLAIM_SHARPNESS, Certificate, TermResult
 from placewright.instances.documents.policy import headline
-from placewright.instances.errors import Path
+from placewright.instances.errors import Path, value_text
 from placewright.instances.io.digest import round_digest
-from placewright.instances.policies import sense_of
-from placewright.instances.verify.precedence import ClassTerm
-from placewright.instances.verify.reading import Reading
+from placewright.instances.policies import POLICIES, sense_of
+from placewright.instances.verify.policies import RULES, SectionForm
+from placewright.instances.verify.reading import ClassTerm, Reading
 from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules import cells
+from placewright.instances.verify.rules.gang import collectives, decisions, limits
+
+# The rule about plan sections: each kind has a form, and an unknown kind fails.
+
+
+SECTIONS: dict[str, SectionForm] = {
+    decisions.KIND: decisions.form,
+    limits.KIND: limits.form,
+    cells.KIND: cells.form,
+    collectives.KIND: collectives.form,
+}
+"""The form of each section that plans of any policy may have, by its kind."""
+
+
+def section(reading: Reading) -> Iterator[Finding]:
+    """Require that every section is of a kind that the policy's plans may have, in its form."""
+    formulation = reading.round.policy.formulation
+    forms = {**SECTIONS, **RULES[formulation].forms}
+    others = {kind for spec in POLICIES.values() for kind in spec.plan_sections}
+    for index, entry in enumerate(reading.plan.sections):
+        kind = entry.get("kind")
+        form = forms.get(kind) if isinstance(kind, str) else None
+        if form is not None:
+            yield from form(reading, entry, ("sections", index))
+        elif isinstance(kind, str) and kind in others:
+            yield Finding(
+                ("sections", index),
+                f"section {kind!r} is not for policy {formulation!r}; expected none",
+            )
+        else:
+            yield Finding(
+                ("sections", index, "kind"),
+                f"section kind {value_text(kind)} is unknown; "
+                f"expected {', '.join(sorted({*SECTIONS, *others}))}",
+            )
+
+
+RULES_OF_SECTIONS: tuple[Rule[Reading], ...] = (Rule("section", section),)
+
+
+# Rules about certificates: the round, values, bounds, gaps and proofs that a plan claims.
+
 
 GAP_TOLERANCE = 1e-9
 

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import POLICIES, PolicyRegistry
-from placewright.instances.verify.precedence import ClassTerm
-from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.reading import ClassTerm, Reading
 from placewright.instances.verify.result import Finding, Rule
 
 SectionForm: TypeAlias = Callable[
@@ -59,7 +58,7 @@ class PolicyRules:
 RULES: PolicyRegistry[PolicyRules] = PolicyRegistry(
     {
         "gang": "placewright.instances.verify.rules.gang.policy:POLICY",
-        "interleaving": "placewright.instances.verify.rules.interleaving.policy:POLICY",
+        "interleaving": "placewright.instances.verify.rules.interleaving:POLICY",
         "deadline": "placewright.instances.verify.rules.deadline.policy:POLICY",
         "geo": "placewright.instances.verify.rules.geo.policy:GEO",
         "replicas": "placewright.instances.verify.rules.geo.policy:REPLICAS",

@@ -1,24 +1,328 @@
-"""A plan resolved against its round: decisions with their jobs, options, groups and hosts."""
+"""A plan resolved against its round: decisions with their jobs, groups, hosts and regions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from placewright.instances.derived.ranges import expand
+from placewright.array_types import Bools
+from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
+from placewright.instances.derived.ranges import expand, expand_all
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.geo import Dataset, Read, Region, WanLink
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
+from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.documents.plan_leases import LeaseSection, Promised
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.cluster_facts import ClusterFacts, HostFacts, read_cluster
-from placewright.instances.verify.data_facts import Data
-from placewright.instances.verify.named_hosts import NamedHosts
-from placewright.topology.units import WHOLE_GPU
+from placewright.topology import CATALOGUE, HostModel
+from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
+
+# Facts about each host of a cluster, by its name.
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """One host: what it has, its domains outermost first, itself last, and how it is wired.
+
+    `wiring` is its model of the catalogue, None if it names none.
+    """
+
+    name: str
+    hardware: Hardware
+    domains: tuple[str, ...]
+    healthy: bool
+    wiring: HostModel | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """All hosts by name, and where each level (host included) stands in `HostFacts.domains`.
+
+    `wan` is the Mbit/s between two outermost domains.
+    """
+
+    hosts: Mapping[str, HostFacts]
+    levels: Mapping[str, int]
+    wan: Mapping[frozenset[str], int]
+
+
+def read_cluster(document: ClusterDocument) -> ClusterFacts:
+    """Read a cluster that `check_cluster` accepts."""
+    levels = (*document.levels, HOST_LEVEL)
+    parents = {(entry.level, entry.name): entry.parent for entry in document.domains}
+    hosts, pooled = {}, pooled_resources(document)
+    for entry in document.hosts:
+        equipment = hardware(entry, pooled)
+        wiring = None if entry.model is None else CATALOGUE[entry.model]
+        above = _domains(entry.parent, document.levels, parents)
+        for name in expand(entry.name):
+            hosts[name] = HostFacts(name, equipment, (*above, name), entry.healthy, wiring)
+    wan = {frozenset(entry.between): entry.bandwidth_mbps for entry in document.wan}
+    return ClusterFacts(hosts, {level: position for position, level in enumerate(levels)}, wan)
+
+
+def _domains(
+    parent: str | None, levels: tuple[str, ...], parents: Mapping[tuple[str, str], str | None]
+) -> tuple[str, ...]:
+    above: list[str] = []
+    for level in reversed(levels):
+        if parent is None:
+            break
+        above.append(parent)
+        parent = parents[level, parent]
+    return tuple(reversed(above))
+
+
+# Facts about regions and data: those of a round, and the plan sections about them.
+#
+# A set of regions is a whole number of which bit r stands for region r.
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """A dataset: where it may be, where a replica is complete now, and what is on its way.
+
+    `arriving` has, by region, when a copy under way is complete, which may be now.
+    """
+
+    document: Dataset
+    within: int
+    now: int
+    arriving: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GeoFacts:
+    """Regions by number, what each has, and the links between them that carry something.
+
+    `supply` is in milli-GPU by region and GPU model, of healthy hosts, without reserved GPUs;
+    `having` are the regions with some, by model. `reached` are the regions to which a link leads
+    from each, and `entries` those that the section describes.
+    """
+
+    round: Round
+    regions: tuple[str, ...]
+    number: Mapping[str, int]
+    position: int
+    models: tuple[str, ...]
+    supply: Mapping[tuple[int, str], int]
+    having: Mapping[str, int]
+    links: Mapping[tuple[int, int], WanLink]
+    reached: tuple[int, ...]
+    entries: Mapping[int, Region]
+    datasets: Mapping[str, DatasetFacts]
+
+    def region_of(self, host: HostFacts) -> int:
+        """Return the region of a host."""
+        return self.number[host.domains[self.position]]
+
+    def served(self, dataset: str, holders: int) -> int:
+        """Return the regions that read a dataset over a link, with replicas in these regions."""
+        within = self.datasets[dataset].within
+        return reduce(or_, (self.reached[r] for r in bits(holders & within)), 0) & within
+
+    def allowed(self, job: Job) -> int:
+        """Return the regions in which a job and all its data may be."""
+        allowed = named(self.number, job.regions)
+        for read in job.reads:
+            allowed &= self.datasets[read.dataset].within
+        return allowed
+
+    def has_gpus(self, job: Job, region: int) -> bool:
+        """Whether a region has as many GPUs as some option of a job asks, group by group."""
+        return any(
+            all(self._holds(group, region) for group in option.groups) for option in job.options
+        )
+
+    def _holds(self, group: TaskGroup, region: int) -> bool:
+        models = self.models if group.gpu_models is None else group.gpu_models
+        return sum(self.supply[region, model] for model in models) >= group.milli_gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The sections about data of a plan, empty where the plan has none that can be read.
+
+    `paths` says where each stands. `complete` and `gone` have, by dataset and region, when a new
+    replica is complete and when one is deleted; what names nothing is left out. `final` are the
+    regions that hold a dataset once all of that is done, and all copies under way; `readable` are
+    these, and those that read it from them over a link.
+
+    `runs` has the region of each job that runs after the round, by its first task, and `missing`
+    the reads of these jobs of which no replica is there now.
+    """
+
+    facts: GeoFacts
+    paths: Mapping[str, tuple[str | int, ...]]
+    reads: ReadsSection
+    replicas: ReplicaSection
+    flows: FlowSection
+    complete: Mapping[tuple[str, int], int]
+    gone: Mapping[tuple[str, int], int]
+    final: Mapping[str, int]
+    readable: Mapping[str, int]
+    runs: Mapping[str, int]
+    missing: tuple[tuple[str, Read], ...]
+
+    def since(self, dataset: str, region: int) -> int | None:
+        """Return from when on a region holds a dataset, None if it never does."""
+        facts = self.facts.datasets[dataset]
+        if facts.now >> region & 1:
+            return self.facts.round.now
+        if region in facts.arriving:
+            return facts.arriving[region]
+        return self.complete.get((dataset, region))
+
+
+def bits(regions: int) -> Iterator[int]:
+    """Yield the regions of a set, in order."""
+    while regions:
+        lowest = regions & -regions
+        yield lowest.bit_length() - 1
+        regions ^= lowest
+
+
+def read_geo(round_: Round, cluster: ClusterFacts) -> GeoFacts:
+    """Read the section `geo` of a round that `check_round` accepts."""
+    geo = round_.geo
+    names = tuple(d.name for d in round_.cluster.domains if d.level == geo.level)
+    number = {name: r for r, name in enumerate(names)}
+    position = cluster.levels[geo.level]
+    supply: defaultdict[tuple[int, str], int] = defaultdict(int)
+    reserved = _reserved(round_, cluster)
+    for name, host in cluster.hosts.items():
+        model, gpus = host.hardware.gpu_model, host.hardware.gpus
+        if model is not None and host.healthy:
+            free = gpus - len(reserved.get(name, ()))
+            supply[number[host.domains[position]], model] += free * WHOLE_GPU
+    having: defaultdict[str, int] = defaultdict(int)
+    for (region, model), amount in supply.items():
+        having[model] |= (amount > 0) << region
+    links = {
+        (number[link.source], number[link.target]): link for link in geo.links if link.bandwidth
+    }
+    reached = [0] * len(names)
+    for source, target in links:
+        reached[source] |= 1 << target
+    models = {host.hardware.gpu_model for host in cluster.hosts.values()} - {None}
+    return GeoFacts(
+        round=round_,
+        regions=names,
+        number=number,
+        position=position,
+        models=tuple(sorted(model for model in models if model is not None)),
+        supply=supply,
+        having=having,
+        links=links,
+        reached=tuple(reached),
+        entries={number[entry.name]: entry for entry in geo.regions},
+        datasets=_datasets(round_, number),
+    )
+
+
+def _datasets(round_: Round, number: Mapping[str, int]) -> dict[str, DatasetFacts]:
+    arriving: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for copy in round_.geo.copying:
+        arriving[copy.dataset][number[copy.region]] = copy.ready
+    datasets = {}
+    for dataset in round_.geo.datasets:
+        coming = arriving.get(dataset.name, {})
+        now = named(number, dataset.replicas)
+        for region, ready in coming.items():
+            now |= (ready <= round_.now) << region
+        within = named(number, dataset.regions)
+        datasets[dataset.name] = DatasetFacts(dataset, within, now, coming)
+    return datasets
+
+
+def named(number: Mapping[str, int], names: Iterable[str] | None) -> int:
+    """Return the set of the regions with these names, by their numbers; None stands for all."""
+    if names is None:
+        return (1 << len(number)) - 1
+    return reduce(or_, (1 << number[name] for name in names), 0)
+
+
+def _reserved(round_: Round, cluster: ClusterFacts) -> Mapping[str, set[int]]:
+    """Return the reserved GPUs of each host that has some."""
+    reserved: defaultdict[str, set[int]] = defaultdict(set)
+    for entry in round_.reservations:
+        for name in expand(entry.host):
+            gpus = range(cluster.hosts[name].hardware.gpus) if entry.gpus is None else entry.gpus
+            reserved[name].update(gpus)
+    return reserved
+
+
+# Hosts that task groups name: in their lists, and by the host sets of the round.
+
+
+class NamedHosts:
+    """Which hosts task groups of a round may arrive on, as far as they name any.
+
+    Parameters
+    ----------
+    round_
+        The round.
+    hosts
+        The names of its hosts, in the order of masks.
+    """
+
+    def __init__(self, round_: Round, hosts: Collection[str]) -> None:
+        self._sets = round_.host_sets
+        self._index = {host: i for i, host in enumerate(hosts)}
+        self._of_set: dict[str, Bools] = {}
+        self._of_list: dict[tuple[str, ...], Bools] = {}
+
+    def include(self, group: TaskGroup, host: str) -> bool:
+        """Whether a host is in the list of a group, if it has one, and in each of its sets."""
+        at = self._index[host]
+        return all(mask[at] for mask in self._masks(group))
+
+    def mask(self, group: TaskGroup) -> Bools:
+        """Return for which hosts `include` holds, (hosts,)."""
+        every: Bools = np.ones(len(self._index), dtype=np.bool_)
+        for mask in self._masks(group):
+            every &= mask
+        return every
+
+    def text(self, group: TaskGroup) -> str:
+        """Return the names that a host has to have, or the sets that it has to be in."""
+        parts = [] if group.hosts is None else [f"one of {', '.join(group.hosts)}"]
+        parts += [f"one of host set {name}" for name in group.host_sets]
+        return ", and ".join(parts)
+
+    @staticmethod
+    def key(group: TaskGroup) -> Hashable:
+        """Return what is equal for groups that name the same hosts in the same way."""
+        return group.hosts, group.host_sets
+
+    def _masks(self, group: TaskGroup) -> list[Bools]:
+        masks = []
+        if group.hosts is not None:
+            if group.hosts not in self._of_list:
+                self._of_list[group.hosts] = self._marked(group.hosts)
+            masks.append(self._of_list[group.hosts])
+        for name in group.host_sets:
+            if name not in self._of_set:
+                self._of_set[name] = self._marked(self._sets[name])
+            masks.append(self._of_set[name])
+        return masks
+
+    def _marked(self, names: tuple[str, ...]) -> Bools:
+        marked = np.zeros(len(self._index), dtype=np.bool_)
+        marked[[self._index[host] for host in expand_all(names)]] = True
+        return marked
+
+
+# A plan resolved against its round: decisions with their jobs, options, groups and hosts.
 
 
 class PlacedTask(NamedTuple):
@@ -264,3 +568,43 @@ def _moved(tasks: tuple[PlacedTask, ...], running: Running) -> tuple[PlacedTask,
 
 def _place(task: Task) -> tuple[int, int, str, frozenset[int], int | None]:
     return task.group, task.index, task.host, frozenset(task.gpus), task.slot
+
+
+# Outages, as the rules about places and promises read them.
+
+
+def unavailable_hosts(reading: Reading) -> frozenset[str]:
+    """Return the hosts with an outage that overlaps the current lease."""
+    leases, now = reading.round.leases, reading.round.now
+    return frozenset(
+        host
+        for outage in leases.outages
+        if (outage.start is None or outage.start < now + leases.length_s)
+        and (outage.end is None or outage.end > now)
+        for host in expand(outage.host)
+    )
+
+
+# Precedence of jobs, and the terms that count the jobs of some precedences.
+
+
+class Precedence(NamedTuple):
+    """The precedence of a job with an option: cells, entitlement, then priority.
+
+    The jobs that a tenant's cells are for come before all others.
+    """
+
+    cells: bool
+    entitled: bool
+    priority: int
+
+    def __str__(self) -> str:
+        suffix = ", guaranteed" if self.cells else "" if self.entitled else ", borrowed"
+        return f"priority {self.priority}{suffix}"
+
+
+class ClassTerm(NamedTuple):
+    """A term of one class: the precedences that count in it, highest first, and what they ask."""
+
+    precedences: tuple[Precedence, ...]
+    asked: int

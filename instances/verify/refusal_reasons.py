@@ -10,20 +10,21 @@ from functools import cached_property
 from typing import NamedTuple
 
 from placewright.array_types import Ints
-from placewright.instances.checks.invalid_jobs import checked
+from placewright.instances.checks.round import checked
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.plan_leases import Interval
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import read
-from placewright.instances.verify.rules.deadline.lease_arithmetic import (
+from placewright.instances.verify.rules.deadline.leases import (
+    LeaseCapacity,
     completion,
     fewest_hosts,
+    first_usable,
+    largest_hosts,
     lease_work,
+    with_promises,
 )
-from placewright.instances.verify.rules.deadline.lease_capacity import LeaseCapacity
-from placewright.instances.verify.rules.deadline.lease_work import first_usable, largest_hosts
-from placewright.instances.verify.rules.deadline.leases import with_promises
 
 
 class RefusalReason(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placewright.array_types import Ints
-from placewright.instances.traces.synergy import SPEEDS
+from placewright.instances.traces.papers import SPEEDS
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy, by_arrival
 from placewright.rounds.policies.lists import LEAST_SERVICE, SRTF
 

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from placewright.instances.traces.muri import STRETCH
+from placewright.instances.traces.papers import STRETCH
 from placewright.instances.traces.trace import FULL_SPEED, Trace
 from placewright.rounds.policies.muri import STAGES
 

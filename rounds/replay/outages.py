@@ -9,7 +9,7 @@ import numpy as np
 
 from placewright.instances.converters.support.csv_table import read_table
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.tables import MAX_S
+from placewright.instances.traces.formats import MAX_S
 from placewright.instances.traces.trace import SECOND
 from placewright.rounds.replay.loop import Outage
 

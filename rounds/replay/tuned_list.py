@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from placewright.array_types import Ints
 from placewright.instances.speed_models.synergy import CORES
-from placewright.instances.traces.synergy import FAIR, POINTS, SPEEDS
+from placewright.instances.traces.papers import FAIR, POINTS, SPEEDS
 from placewright.instances.traces.trace import FULL_SPEED, Trace
 from placewright.rounds.policies.shares import TunedPolicy
 from placewright.rounds.replay.ledger import Place, Places

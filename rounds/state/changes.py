@@ -8,12 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from placewright.instances.checks.caps import check_caps_of_jobs
-from placewright.instances.checks.cells import check_cells
-from placewright.instances.checks.invalid_jobs import with_invalid_jobs
+from placewright.instances.checks.limits import check_caps_of_jobs, check_cells
 from placewright.instances.checks.magnitudes import check_magnitudes
 from placewright.instances.checks.policies import CHECKS
-from placewright.instances.checks.round import check_jobs, check_limits, known_hosts, trusted
+from placewright.instances.checks.round import (
+    check_jobs,
+    check_limits,
+    known_hosts,
+    trusted,
+    with_invalid_jobs,
+)
 from placewright.instances.derived.arrived_copies import with_arrived_copies
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known, check_unique
@@ -31,7 +35,7 @@ from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import ENTRY, InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
-from placewright.instances.presets.health import with_health
+from placewright.instances.presets.presets import with_health
 from placewright.rounds.sections.cells import bindings_of
 from placewright.rounds.state.pools import with_pools
 from placewright.rounds.state.promises import jobs_with_promises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.instances.checks.pools import check_pools
+from placewright.instances.checks.cluster import check_pools
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.pools import Pool
 from placewright.instances.errors import InvalidInputError

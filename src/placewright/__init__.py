@@ -27,9 +27,14 @@ if TYPE_CHECKING:
         load_round,
         write,
     )
-    from placewright.instances.presets.presets import defragment, drain, hot_swap, minimal_victims
+    from placewright.instances.presets.presets import (
+        defragment,
+        drain,
+        hot_swap,
+        minimal_victims,
+        return_hosts,
+    )
     from placewright.instances.presets.replica_teams import replica_teams
-    from placewright.instances.presets.return_hosts import return_hosts
     from placewright.instances.verify import Verification, verify
     from placewright.rounds import Admitted, Changes, Engine, solve_round
     from placewright.rounds.protection.protect import Protection, protect
@@ -101,7 +106,7 @@ _HOMES = {
     "minimal_victims": "placewright.instances.presets.presets",
     "protect": "placewright.rounds.protection.protect",
     "replica_teams": "placewright.instances.presets.replica_teams",
-    "return_hosts": "placewright.instances.presets.return_hosts",
+    "return_hosts": "placewright.instances.presets.presets",
     "solve_round": "placewright.rounds",
     "whatif": "placewright.explain.whatif",
     "verify": "placewright.instances.verify",

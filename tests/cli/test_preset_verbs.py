@@ -7,7 +7,7 @@ import json
 import pytest
 
 from placewright.instances.io.files import load_round
-from placewright.instances.presets import presets, return_hosts
+from placewright.instances.presets import presets
 
 VERBS = {
     "drain": ["--host", "a0", "--host", "a[2-3]"],
@@ -24,7 +24,7 @@ def expected(verb, round_):
         "hot-swap": lambda: presets.hot_swap(round_, ["a1"]),
         "defragment": lambda: presets.defragment(round_, "host", 600),
         "minimal-victims": lambda: presets.minimal_victims(round_, "gang"),
-        "return-hosts": lambda: return_hosts.return_hosts(round_, ["a[0-2]"], 2),
+        "return-hosts": lambda: presets.return_hosts(round_, ["a[0-2]"], 2),
     }[verb]()
 
 

@@ -19,7 +19,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.io.files import write
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.interleaving.periods import period_of
+from placewright.instances.verify.rules.interleaving import period_of
 from placewright.report.facts.turns import boundaries, timelines_of
 
 FUSED = ["io-cpu", "gpu", "network"]

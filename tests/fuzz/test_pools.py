@@ -14,8 +14,8 @@ import pytest
 
 from examples import by_night, examples
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.gang.pools import Pools
-from placewright.instances.verify.rules.gang.put_back import PutBack
+from placewright.instances.verify.rules.gang.limits import Pools
+from placewright.instances.verify.rules.gang.preemption import PutBack
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = examples(day=30, nightly=100)

@@ -1,4 +1,4 @@
-"""The generator keeps the promises of its mixes, and the same arguments give the same round."""
+"""The generator keeps the promises of its gang, and the same arguments give the same round."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.generators import mixes
-from placewright.instances.generators.gang import generate_cluster, generate_round, load_of
-from placewright.instances.generators.mixes import MIXES, MixName
+from placewright.instances.generators import gang
+from placewright.instances.generators.gang import (
+    MIXES,
+    MixName,
+    generate_cluster,
+    generate_round,
+    load_of,
+)
 from placewright.instances.io.digest import round_digest
 
 GIB = 1024
@@ -89,7 +94,7 @@ WHOLE = sorted(name for name, mix in MIXES.items() if mix.parts is None)
 
 
 def test_the_shares_of_every_table_sum_to_a_thousand() -> None:
-    tables = [value for value in vars(mixes).values() if isinstance(value, mixes.Shares)]
+    tables = [value for value in vars(gang).values() if isinstance(value, gang.Shares)]
     for mix in MIXES.values():
         tables += [mix.models, mix.single_cores, mix.single_gib, mix.gang_cores, mix.gang_gib]
     assert {sum(table.per_mille) for table in tables} == {1000}

@@ -12,7 +12,7 @@ from placewright.instances.derived import ranges
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import MIXES, facts_of, generate
-from placewright.instances.generators.geo.distributions import readers
+from placewright.instances.generators.geo.supply import readers
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.io.digest import round_digest
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.checks.resource_warnings import resource_warnings
+from placewright.instances.checks.magnitudes import resource_warnings
 from placewright.instances.documents.round import Round
 
 Raw = dict[str, Any]

@@ -23,8 +23,7 @@ from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.digest import round_digest
 from placewright.instances.io.files import load_round, parse_round, write
-from placewright.instances.presets.presets import drain
-from placewright.instances.presets.return_hosts import return_hosts
+from placewright.instances.presets.presets import drain, return_hosts
 
 Raw = dict[str, Any]
 NAN, INF = float("nan"), float("inf")

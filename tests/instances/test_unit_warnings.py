@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.checks.unit_warnings import unit_warnings
+from placewright.instances.checks.magnitudes import unit_warnings
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.errors import InvalidInputError

@@ -18,7 +18,7 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, R
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
-from placewright.instances.verify.rules.gang.entitlement import Entitlement
+from placewright.instances.verify.rules.gang.waiting import Entitlement
 from placewright.rounds import Changes, Engine
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"

@@ -30,7 +30,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.round import Round
-from placewright.instances.presets.health import with_health
+from placewright.instances.presets.presets import with_health
 from placewright.topology.units import HOST_LEVEL, MILLION, WHOLE_GPU
 
 # A schedule under construction: which job runs when, and the residual capacity of each lease.

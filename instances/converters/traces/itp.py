@@ -28,12 +28,22 @@ from placewright.instances.converters.support.sampling import check_range, inval
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import MIXES, MixName, PolicyName, facts_of
-from placewright.instances.generators.geo.demand import HOTTEST, solve
-from placewright.instances.generators.geo.distributions import apportion, order
-from placewright.instances.generators.geo.grid import draw_grid
-from placewright.instances.generators.geo.readers import Readers, draw_datasets, draw_readers
-from placewright.instances.generators.geo.supply import HOST_GPUS, MODELS
-from placewright.instances.generators.geo.world import draw_world, round_of
+from placewright.instances.generators.geo.supply import (
+    HOST_GPUS,
+    HOTTEST,
+    MODELS,
+    apportion,
+    draw_grid,
+    order,
+    solve,
+)
+from placewright.instances.generators.geo.world import (
+    Readers,
+    draw_datasets,
+    draw_readers,
+    draw_world,
+    round_of,
+)
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.policies import POLICIES
 

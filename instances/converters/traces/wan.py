@@ -15,8 +15,7 @@ from placewright.instances.derived.names import check_known
 from placewright.instances.documents.geo import MAX_REGIONS, Geo, Region
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
-from placewright.instances.generators.geo.distributions import order
-from placewright.instances.generators.geo.supply import HOST_GPUS, MODELS, cluster, racks
+from placewright.instances.generators.geo.supply import HOST_GPUS, MODELS, cluster, order, racks
 
 GPUS = 512
 WINDOW_S = 86_400

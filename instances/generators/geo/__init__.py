@@ -3,8 +3,7 @@
 The figures are those reported of MAST (Choudhury et al., OSDI'24), as far as they are known.
 """
 
-from placewright.instances.generators.geo.facts import Facts, facts_of
-from placewright.instances.generators.geo.rounds import MIXES, MixName, generate
+from placewright.instances.generators.geo.rounds import MIXES, Facts, MixName, facts_of, generate
 from placewright.instances.generators.geo.world import PolicyName
 
 __all__ = ["MIXES", "Facts", "MixName", "PolicyName", "facts_of", "generate"]

@@ -1,29 +1,283 @@
-"""A generated round of regions as arrays, and its Round document."""
+"""A generated round of regions as arrays: supply, demand, data and readers; and its document."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from placewright.array_types import Bools, Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.instances.documents.geo import Dataset, Geo, Read, Region
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round
-from placewright.instances.generators.gang import NOW
+from placewright.instances.generators.gang import (
+    NOW,
+    RESTART_S,
+    SINCE_CHECKPOINT_S,
+    WEIGHTS,
+    Shares,
+)
 from placewright.instances.generators.geo import supply
-from placewright.instances.generators.geo.distributions import order
-from placewright.instances.generators.geo.homes import Rules, draw_rules, homes
-from placewright.instances.generators.geo.hosting import Hosting
-from placewright.instances.generators.geo.readers import Readers
-from placewright.instances.generators.mixes import RESTART_S, SINCE_CHECKPOINT_S, WEIGHTS, Shares
+from placewright.instances.generators.geo.supply import (
+    HOST_GPUS,
+    JOBS_SIGMA,
+    MEDIAN_GIB,
+    SIGMA,
+    Rack,
+    apportion,
+    as_counts,
+    chosen,
+    log_normal,
+    order,
+    readers,
+)
 from placewright.instances.generators.wan_grid import WanGrid
 from placewright.instances.policies import POLICIES
+
+# Reads of workloads (recurring jobs) from their datasets.
+
+
+WORKLOADS_PER_DATASET = 5
+MOST_READS = 64
+"""Datasets that a job may name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Readers:
+    """Which workload reads which dataset, and which jobs belong to it.
+
+    Attributes
+    ----------
+    size : Ints
+        (datasets,): GiB.
+    jobs : Ints
+        (workloads,): how many jobs each has, at least one.
+    workload, dataset : Ints
+        (reads,): by workload, each pair once; each workload and each dataset has one.
+    """
+
+    size: Ints
+    jobs: Ints
+    workload: Ints
+    dataset: Ints
+
+
+def draw_datasets(rng: np.random.Generator, datasets: int) -> tuple[Ints, Ints]:
+    """Draw the size in GiB of each dataset, and the number of workloads that read it."""
+    size = as_counts(MEDIAN_GIB * log_normal(datasets, SIGMA))
+    return size[order(rng, datasets)], readers(datasets)[order(rng, datasets)]
+
+
+def draw_readers(rng: np.random.Generator, size: Ints, readers: Ints, jobs: int) -> Readers:
+    """Draw the reads of `jobs` jobs, of which there are no fewer than datasets.
+
+    There are five workloads per dataset, or fewer where jobs or reads are fewer. The first read of
+    each is drawn from all reads, the other reads fall on workloads at random. The numbers of jobs
+    per workload are log-normal.
+
+    Parameters
+    ----------
+    size, readers
+        As `draw_datasets` draws them.
+    """
+    datasets = size.size
+    most = min(WORKLOADS_PER_DATASET * datasets, jobs)
+    many = np.minimum(readers, most)
+    workloads = min(most, int(many.sum()))
+    many = np.minimum(many, workloads)
+
+    reads = np.repeat(np.arange(datasets), many)
+    reads = reads[order(rng, reads.size)].tolist()
+    own: list[set[int]] = [{dataset} for dataset in reads[:workloads]]
+    drawn = np.floor(rng.random(len(reads) - workloads) * workloads).astype(np.int64).tolist()
+    for dataset, first in zip(reads[workloads:], drawn, strict=True):
+        w = first
+        while dataset in own[w] or len(own[w]) == MOST_READS:
+            w = (w + 1) % workloads
+        own[w].add(dataset)
+
+    weights = log_normal(workloads, JOBS_SIGMA)[order(rng, workloads)]
+    return Readers(
+        size=size,
+        jobs=1 + apportion(jobs - workloads, weights),
+        workload=np.repeat(np.arange(workloads), [len(one) for one in own]),
+        dataset=np.array([d for one in own for d in sorted(one)], dtype=np.int64),
+    )
+
+
+# Initial places of data, and residency and locality rules.
+
+
+RESIDENT_DATA = 50
+RESIDENT_JOBS = 30
+LOCAL = 200
+"""Per mille: of datasets and workloads that stay near, and of those whose data is in one place that
+read there only."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """Residency of datasets and workloads, and which workloads may read remotely.
+
+    Attributes
+    ----------
+    data, work : Bools
+        (datasets, regions), (workloads, regions).
+    remote : Bools
+        (workloads,).
+    """
+
+    data: Bools
+    work: Bools
+    remote: Bools
+
+
+def place_data(reads: Readers, asked: Ints, target: Floats) -> Ints:
+    """Return the region of each dataset: in descending order of demand, where most is missing.
+
+    A dataset counts with what its readers ask of which it is the largest dataset. Those that are
+    the largest of none are spread in proportion to `target`.
+
+    Parameters
+    ----------
+    asked
+        (workloads,): GPUs.
+    target
+        (regions,): GPUs that those who read there are to ask.
+    """
+    largest = np.lexsort((-reads.size[reads.dataset], reads.workload))
+    first = np.flatnonzero(np.diff(reads.workload[largest], prepend=-1))
+    main = reads.dataset[largest[first]]
+    weight = np.bincount(main, weights=asked, minlength=reads.size.size)
+    missing = target.astype(np.float64)
+    region = np.empty(reads.size.size, dtype=np.int64)
+    by_weight = np.argsort(-weight, kind="stable")
+    main_ones, others = np.split(by_weight, [np.count_nonzero(weight)])
+    for d in main_ones.tolist():
+        region[d] = int(np.argmax(missing))
+        missing[region[d]] -= weight[d]
+    region[others] = np.repeat(np.arange(target.size), apportion(others.size, target))
+    return region
+
+
+def homes(reads: Readers, region: Ints, regions: int) -> tuple[Ints, Bools]:
+    """Return where most GiB of each workload's data are, and whether all of its data is there."""
+    gib = np.zeros((reads.jobs.size, regions), dtype=np.int64)
+    np.add.at(gib, (reads.workload, region[reads.dataset]), reads.size[reads.dataset])
+    return gib.argmax(axis=1), (gib > 0).sum(axis=1) == 1
+
+
+def draw_rules(
+    rng: np.random.Generator,
+    reads: Readers,
+    region: Ints,
+    usable: Bools,
+    rtt: Ints,
+) -> Rules:
+    """Draw residency and locality such that some region can run each workload once it has the data.
+
+    What must stay stays in the third of the regions, at least two, that are nearest by round-trip
+    time.
+
+    Parameters
+    ----------
+    region
+        (datasets,): where each is.
+    usable
+        (workloads, regions): where a workload finds a GPU model that it accepts.
+    rtt
+        (regions, regions).
+    """
+    regions = rtt.shape[0]
+    own, together = homes(reads, region, regions)
+    data_drawn = chosen(rng, region.size, RESIDENT_DATA)
+    work_drawn = chosen(rng, own.size, RESIDENT_JOBS)
+    remote = ~(together & chosen(rng, own.size, LOCAL))
+    data = np.ones((region.size, regions), dtype=np.bool_)
+    work = np.ones((own.size, regions), dtype=np.bool_)
+    if regions < 3:
+        return Rules(data, work, remote)
+    near = _nearest(rtt)
+    may = usable.copy()
+    for d in np.flatnonzero(data_drawn).tolist():
+        readers = reads.workload[reads.dataset == d]
+        left = may[readers] & near[region[d]]
+        if left.any(axis=1).all():
+            data[d], may[readers] = near[region[d]], left
+    for w in np.flatnonzero(work_drawn).tolist():
+        left = may[w] & near[own[w]]
+        if left.any():
+            work[w], may[w] = near[own[w]], left
+    return Rules(data, work, remote)
+
+
+def _nearest(rtt: Ints) -> Bools:
+    """Return which regions are in the nearest third of each (regions, regions), itself first."""
+    regions = rtt.shape[0]
+    away = rtt + 1
+    np.fill_diagonal(away, 0)
+    rank = np.argsort(np.argsort(away, axis=1, kind="stable"), axis=1, kind="stable")
+    return np.asarray(rank < max(2, -(-regions // 3)))
+
+
+# Best-fit placement of running jobs on the hosts of their region.
+
+
+class Hosting:
+    """Hosts by how many GPUs are free, per region and model; whole ones per datacenter.
+
+    A job takes the fullest host that it fits, or whole hosts of one datacenter.
+    """
+
+    def __init__(self, layout: Sequence[Rack]) -> None:
+        self._free: dict[tuple[int, int], list[list[str]]] = defaultdict(
+            lambda: [[] for _ in range(HOST_GPUS)]
+        )
+        self._whole: dict[tuple[int, int], dict[int, list[str]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for rack in reversed(layout):
+            whole = self._whole[rack.region, rack.model][rack.datacenter]
+            whole.extend(f"{rack.name}-h{slot}" for slot in reversed(range(rack.hosts)))
+
+    def place(self, region: int, model: int, gpus: int) -> tuple[Task, ...]:
+        """Place a running job and return its tasks; none if it does not fit."""
+        if gpus <= HOST_GPUS:
+            return self._one(region, model, gpus)
+        hosts = gpus // HOST_GPUS
+        for whole in self._whole[region, model].values():
+            if len(whole) >= hosts:
+                taken = [whole.pop() for _ in range(hosts)]
+                every = tuple(range(HOST_GPUS))
+                return tuple(Task(index=i, host=host, gpus=every) for i, host in enumerate(taken))
+        return ()
+
+    def _one(self, region: int, model: int, gpus: int) -> tuple[Task, ...]:
+        partly = self._free[region, model]
+        for free in range(gpus, HOST_GPUS):
+            if partly[free]:
+                return (self._take(partly, partly[free].pop(), free, gpus),)
+        for whole in self._whole[region, model].values():
+            if whole:
+                return (self._take(partly, whole.pop(), HOST_GPUS, gpus),)
+        return ()
+
+    @staticmethod
+    def _take(partly: list[list[str]], host: str, free: int, gpus: int) -> Task:
+        if free > gpus:
+            partly[free - gpus].append(host)
+        first = HOST_GPUS - free
+        return Task(host=host, gpus=tuple(range(first, first + gpus)))
+
+
+# A generated round of regions as arrays, and its Round document.
+
 
 PolicyName = Literal["geo", "replicas"]
 

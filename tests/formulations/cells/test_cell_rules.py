@@ -11,8 +11,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.cells.cells import RULES_OF_CELLS
-from placewright.instances.verify.rules.cells.reasons import RULES_OF_REASONS_OF_CELLS
+from placewright.instances.verify.rules.cells import RULES_OF_CELLS, RULES_OF_REASONS_OF_CELLS
 from placewright.rounds import solve_round
 
 Raw = dict[str, Any]

@@ -20,12 +20,13 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify.reading import Reading, read
-from placewright.instances.verify.rules.deadline.lease_capacity import (
+from placewright.instances.verify.rules.deadline.leases import (
     LeaseCapacity,
+    LeaseProgress,
+    first_usable,
     interval_minima,
+    spans,
 )
-from placewright.instances.verify.rules.deadline.lease_work import LeaseProgress, first_usable
-from placewright.instances.verify.rules.deadline.leases import spans
 
 Raw = dict[str, Any]
 MODELS = ("A100", "H100", "V100")

@@ -16,7 +16,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Problem, Sch
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import read
-from placewright.instances.verify.rules.deadline.lease_capacity import LeaseCapacity
+from placewright.instances.verify.rules.deadline.leases import LeaseCapacity
 
 MIB = 1 << 20
 

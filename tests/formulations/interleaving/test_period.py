@@ -20,7 +20,7 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     slots_of,
 )
 from placewright.instances.documents.sharing import Sharing
-from placewright.instances.verify.rules.interleaving.periods import period_of
+from placewright.instances.verify.rules.interleaving import period_of
 from placewright.solver import InProcess, Limits, Model
 
 Group = Sequence[Sequence[int]]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from placewright.formulations.common.wan.arrays import compile_wan
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.cluster_facts import read_cluster
-from placewright.instances.verify.data_facts import read_geo
+from placewright.instances.verify.reading import read_cluster, read_geo
 
 
 def test_a_gpu_that_is_reserved_twice_is_missing_once():

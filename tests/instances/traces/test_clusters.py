@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.left_out import (
+from placewright.instances.traces.clusters import JOBS, PERCENT, TASKS
+from placewright.instances.traces.read import read_trace
+from placewright.instances.traces.trace import (
     BACKWARDS,
     NEVER_RAN,
     NO_GPU,
     NO_TIME,
     NOT_ENDED,
+    SECOND,
+    Trace,
     told,
 )
-from placewright.instances.traces.pai import JOBS, PERCENT, TASKS
-from placewright.instances.traces.read import read_trace
-from placewright.instances.traces.trace import SECOND, Trace
 from tests.instances.traces.files import written
 
 HELIOS = """\

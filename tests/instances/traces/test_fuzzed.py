@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.gavel import THROUGHPUTS
+from placewright.instances.traces.formats import MAX_GPUS, MAX_WORK_S
+from placewright.instances.traces.papers import PROFILES, THROUGHPUTS
 from placewright.instances.traces.read import read_trace
-from placewright.instances.traces.synergy import PROFILES
-from placewright.instances.traces.tables import MAX_GPUS, MAX_WORK_S
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from tests.instances.traces.files import written
 from tests.instances.traces.test_clusters import HELIOS, KALOS, PAI, PHILLY

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.gavel import THROUGHPUTS
+from placewright.instances.traces.papers import THROUGHPUTS
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import NEVER
 from tests.instances.traces.files import INPUTS, SHARED, needs_traces, written

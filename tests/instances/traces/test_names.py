@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placewright.instances.traces.names import Names
+from placewright.instances.traces.trace import Names
 
 
 @pytest.mark.parametrize("given", [None, ("a", "b", "c", "d")])

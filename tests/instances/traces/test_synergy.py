@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.traces.papers import FAIR, POINTS, PROFILES, SPEEDS
 from placewright.instances.traces.read import read_trace
-from placewright.instances.traces.synergy import FAIR, POINTS, PROFILES, SPEEDS
 from tests.instances.traces.files import written
 
 GRID = [[(c + 1) / 3 if c < 2 else 1 + (c - 2) / 10 for _ in range(5)] for c in range(9)]

@@ -12,7 +12,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.gang.arrangement import RULES_OF_ARRANGEMENT
+from placewright.instances.verify.rules.gang.places import RULES_OF_ARRANGEMENT
 
 Raw = dict[str, Any]
 

@@ -17,26 +17,29 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Freeing, Policy
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import round_digest
-from placewright.instances.verify import Verification, rule_ids, sections, verify
+from placewright.instances.verify import Verification, certificate, rule_ids, verify
 from placewright.instances.verify.result import Finding
-from placewright.instances.verify.rules.cells.cells import RULES_OF_CELLS
-from placewright.instances.verify.rules.cells.reasons import RULES_OF_REASONS_OF_CELLS
+from placewright.instances.verify.rules.cells import RULES_OF_CELLS, RULES_OF_REASONS_OF_CELLS
 from placewright.instances.verify.rules.deadline.leases import RULES_OF_LEASES
-from placewright.instances.verify.rules.deadline.promises import RULES_OF_PROMISES
-from placewright.instances.verify.rules.deadline.refusals import RULES_OF_REFUSALS
-from placewright.instances.verify.rules.gang.arrangement import RULES_OF_ARRANGEMENT
+from placewright.instances.verify.rules.deadline.promises import (
+    RULES_OF_PROMISES,
+    RULES_OF_REFUSALS,
+)
 from placewright.instances.verify.rules.gang.collectives import RULES_OF_COLLECTIVES
-from placewright.instances.verify.rules.gang.gpu_parts import RULES_OF_GPU_PARTS
-from placewright.instances.verify.rules.gang.pools import RULES_OF_POOLS
-from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES
-from placewright.instances.verify.rules.geo.flows import RULES_OF_FLOWS
-from placewright.instances.verify.rules.geo.homes import RULES_OF_HOMES
-from placewright.instances.verify.rules.geo.jobs import RULES_OF_REGIONS_OF_JOBS
-from placewright.instances.verify.rules.geo.reads import RULES_OF_READS
+from placewright.instances.verify.rules.gang.limits import RULES_OF_POOLS
+from placewright.instances.verify.rules.gang.places import RULES_OF_ARRANGEMENT, RULES_OF_GPU_PARTS
+from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES, RULES_OF_FLOWS
+from placewright.instances.verify.rules.geo.jobs import (
+    RULES_OF_HOMES,
+    RULES_OF_READS,
+    RULES_OF_REGIONS_OF_JOBS,
+)
 from placewright.instances.verify.rules.geo.sections import RULES_OF_SECTIONS_OF_REGIONS
-from placewright.instances.verify.rules.interleaving.conflicts import RULES_OF_CONFLICTS
-from placewright.instances.verify.rules.interleaving.groups import RULES_OF_GROUPS
-from placewright.instances.verify.rules.interleaving.turns import RULES_OF_TURNS
+from placewright.instances.verify.rules.interleaving import (
+    RULES_OF_CONFLICTS,
+    RULES_OF_GROUPS,
+    RULES_OF_TURNS,
+)
 
 
 def job_on(name: str, *places: tuple[str, list[int]], **fields: Any) -> Raw:
@@ -765,7 +768,7 @@ def test_a_registered_section_is_checked_by_its_owner(monkeypatch: pytest.Monkey
     def owner(reading: object, entry: Any, path: tuple[str | int, ...]) -> list[Finding]:
         return [] if entry["good"] else [Finding((*path, "good"), "bad section; expected good")]
 
-    monkeypatch.setitem(sections.SECTIONS, "leases", owner)
+    monkeypatch.setitem(certificate.SECTIONS, "leases", owner)
     good = {"kind": "leases", "good": True}
     assert check(add_section(good)).ok
     (violation,) = check(add_section({**good, "good": False})).violations

@@ -16,8 +16,7 @@ import numpy as np
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
-from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES
-from placewright.instances.verify.rules.geo.flows import RULES_OF_FLOWS
+from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES, RULES_OF_FLOWS
 
 Raw = dict[str, Any]
 NOW, WINDOW = 100, 8

@@ -17,11 +17,11 @@ from corrupting import (
     set_in,
     verified,
 )
-from placewright.instances.verify.rules.gang.disruption_budget import RULES_OF_DISRUPTION_BUDGET
-from placewright.instances.verify.rules.gang.maintenance import RULES_OF_MAINTENANCE
+from placewright.instances.verify.rules.gang.limits import RULES_OF_DISRUPTION_BUDGET
+from placewright.instances.verify.rules.gang.places import RULES_OF_MAINTENANCE
 from placewright.instances.verify.rules.gang.preemption import RULES_OF_PREEMPTION
+from placewright.instances.verify.rules.gang.reasons import RULES_OF_WAITING_REASONS
 from placewright.instances.verify.rules.gang.reservations import RULES_OF_RESERVATIONS
-from placewright.instances.verify.rules.gang.waiting_reasons import RULES_OF_WAITING_REASONS
 
 
 def job(name: str, priority: int, gpu: int, *running: Raw, **more: Any) -> Raw:

@@ -34,8 +34,7 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.io.yaml_json import parse_yaml
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.interleaving.groups import RULES_OF_GROUPS
-from placewright.instances.verify.rules.interleaving.turns import RULES_OF_TURNS
+from placewright.instances.verify.rules.interleaving import RULES_OF_GROUPS, RULES_OF_TURNS
 
 
 def job(name: str, stages: list[int], *, count: int = 1, gpus: int = 2, **fields: Any) -> Raw:

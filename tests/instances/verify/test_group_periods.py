@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placewright.formulations.interleaving.problem.packing_problem import best_offsets
 from placewright.instances.documents.sharing import Sharing
-from placewright.instances.verify.rules.interleaving.periods import period_of
+from placewright.instances.verify.rules.interleaving import period_of
 
 SPANNING = Sharing(resources=("io+cpu", "gpu", "network"), spanning=True)
 

@@ -41,8 +41,10 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import Verification, verify
 from placewright.instances.verify.rules.deadline.leases import RULES_OF_LEASES
-from placewright.instances.verify.rules.deadline.promises import RULES_OF_PROMISES
-from placewright.instances.verify.rules.deadline.refusals import RULES_OF_REFUSALS
+from placewright.instances.verify.rules.deadline.promises import (
+    RULES_OF_PROMISES,
+    RULES_OF_REFUSALS,
+)
 
 
 def option(gpus: int, *, count: int = 1, model: str | None = "V100") -> Raw:

@@ -10,8 +10,8 @@ from placewright.instances.derived.speed import speed
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
-from placewright.instances.verify.rules.deadline import lease_arithmetic as own
-from placewright.instances.verify.rules.interleaving.speed import speed_alone
+from placewright.instances.verify.rules.deadline import leases as own
+from placewright.instances.verify.rules.interleaving import speed_alone
 
 MODELS = ("V100", "A100", "H100")
 

@@ -12,7 +12,7 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.gang.gpu_parts import RULES_OF_GPU_PARTS
+from placewright.instances.verify.rules.gang.places import RULES_OF_GPU_PARTS
 
 Raw = dict[str, Any]
 

@@ -36,8 +36,7 @@ from corrupting import (
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.geo.jobs import RULES_OF_REGIONS_OF_JOBS
-from placewright.instances.verify.rules.geo.reads import RULES_OF_READS
+from placewright.instances.verify.rules.geo.jobs import RULES_OF_READS, RULES_OF_REGIONS_OF_JOBS
 from placewright.instances.verify.rules.geo.sections import RULES_OF_SECTIONS_OF_REGIONS
 
 

@@ -38,11 +38,12 @@ from corrupting import (
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import Verification, verify
-from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES
-from placewright.instances.verify.rules.geo.flows import RULES_OF_FLOWS
-from placewright.instances.verify.rules.geo.homes import RULES_OF_HOMES
-from placewright.instances.verify.rules.geo.jobs import RULES_OF_REGIONS_OF_JOBS
-from placewright.instances.verify.rules.geo.reads import RULES_OF_READS
+from placewright.instances.verify.rules.geo.copies import RULES_OF_COPIES, RULES_OF_FLOWS
+from placewright.instances.verify.rules.geo.jobs import (
+    RULES_OF_HOMES,
+    RULES_OF_READS,
+    RULES_OF_REGIONS_OF_JOBS,
+)
 from placewright.instances.verify.rules.geo.sections import RULES_OF_SECTIONS_OF_REGIONS
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.policies import ORACLES, SHARED, SYNERGY
 from placewright.instances.converters.traces.synergy import KINDS
+from placewright.instances.traces.papers import PROFILES
 from placewright.instances.traces.read import read_trace
-from placewright.instances.traces.synergy import PROFILES
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.replay.ledger import Places
 from placewright.rounds.replay.measures import measure

@@ -15,7 +15,7 @@ from examples import by_day
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.synergy import CORES
-from placewright.instances.traces.synergy import POINTS, SPEEDS
+from placewright.instances.traces.papers import POINTS, SPEEDS
 from placewright.instances.traces.trace import FULL_SPEED, SECOND, Trace
 from placewright.rounds.policies.shares import SHARES
 from placewright.rounds.replay.loop import Loop

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from placewright.instances.documents.arrangement import Communication
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.errors import Path, value_text
-from placewright.instances.verify.cluster_facts import HostFacts
-from placewright.instances.verify.reading import PlacedTask, Reading
+from placewright.instances.verify.reading import HostFacts, PlacedTask, Reading
 from placewright.instances.verify.result import Finding, Rule
 from placewright.topology import HostModel
 

@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.precedence import ClassTerm, Precedence
-from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.reading import ClassTerm, Precedence, Reading
 from placewright.instances.verify.rules.gang import terms
-from placewright.instances.verify.rules.gang.entitlement import Entitlement
-from placewright.instances.verify.rules.gang.waiting import start_value
+from placewright.instances.verify.rules.gang.waiting import Entitlement, start_value
 
 TERM = "value"
 MOST = 8

@@ -1,14 +1,13 @@
-"""The rule about reasons for waiting: none that a simple feasibility check refutes, and true facts.
-
-Whether an option fits is judged by a first fit, which proves that it does, and by counting places
-of one group, which proves that it does not; what neither proves is believed. Guaranteed
-jobs, which are for cells, are left to the rule about these.
-"""
+"""Rules about reasons for waiting: none that a simple feasibility check refutes, and true facts."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import takewhile
+from operator import attrgetter
 
 import numpy as np
 
@@ -18,14 +17,410 @@ from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason
-from placewright.instances.verify.reading import Reading, demand
+from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason, Task
+from placewright.instances.verify.reading import Group, Member, Placed, Reading, bits, demand
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.gang.accounts import Account, Resource, asked_by, asked_in
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
-from placewright.instances.verify.rules.gang.pool_shortage import wrong_pool
-from placewright.instances.verify.rules.gang.reason_tests import ReasonTests
+from placewright.instances.verify.rules.gang.limits import (
+    Account,
+    Held,
+    Pools,
+    Resource,
+    accounts_of,
+    asked_by,
+    asked_in,
+    limits_of,
+)
+from placewright.instances.verify.rules.gang.preemption import PutBack, Rank, Victims
+from placewright.instances.verify.rules.gang.timeline import KIND
+from placewright.instances.verify.rules.gang.waiting import end_of, may_start
+from placewright.instances.verify.shared_gpus import held, ran_together
 from placewright.topology.units import WHOLE_GPU
+
+# What is wrong with the facts of a reason that names a pool.
+
+
+def wrong_pool(state: FreeHosts, option: Option, detail: Detail) -> str:
+    """Say why a detail does not name a pool domain that has too little, "" if it does.
+
+    An option asks there what its job uses, or what its tasks ask for which hosts have places.
+    """
+    pools = state.pools
+    numbers = (
+        number
+        for number, pool in enumerate(pools.pools)
+        if (pool.resource, pool.level) == (detail.resource, detail.level)
+        and detail.domain in pools.names[number]
+    )
+    number = next(numbers, None)
+    if number is None:
+        where = "the whole cluster" if detail.domain is None else repr(detail.domain)
+        return f"{where} has no pool of {detail.resource!r}; expected a pool and its domain"
+    pool, domain = pools.pools[number], pools.names[number][detail.domain]
+    hosts = pools.of_host[number] == domain
+    asked = option.uses.get(pool.resource, 0)
+    if pool.per == "task":
+        asked = 0
+        for group in option.groups:
+            places = int(np.minimum(state.fitting(group)[hosts], group.count).sum())
+            asked += group.resources.get(pool.resource, 0) * min(places, group.count)
+    free, limit = int(pools.left[number][domain]), int(pools.limit[number][domain])
+    said, true = (detail.asked, detail.free, detail.limit), (asked, free, limit)
+    if said != true or asked <= free:
+        return f"asked, free and limit are {said}; expected {true}, with more asked than free"
+    return ""
+
+
+# The hosts that the tests of reasons to wait look at: beside which jobs an option has to fit.
+
+
+class ReasonStates:
+    """What is left of the hosts beside the jobs that a test counts."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._victims, self._pools = Victims(reading), Pools(reading)
+        self._known: dict[Hashable, FreeHosts] = {}
+        self._beside: dict[Hashable, tuple[int, tuple[str, ...]]] = {}
+
+    def of(self, test: Reason, job: Job, option: int) -> FreeHosts:
+        """Return the hosts that a test looks at, for an option of a job."""
+        if test is Reason.HOSTS_AWAY:
+            return self._open
+        if test is Reason.NEVER_FITS:
+            if test not in self._known:
+                self._known[test] = FreeHosts(self._reading)
+            return self._known[test]
+        above, victims = self._counted(job, option)
+        if test is Reason.CAPACITY:
+            above = 0
+        elif test is Reason.NOT_CHOSEN:
+            above = len(self.started)
+        key = above, victims
+        if key not in self._known:
+            self._known[key] = self._state(above, victims)
+        return self._known[key]
+
+    def rank(self, job: Job, option: int) -> Rank:
+        """Return the precedence of a job that waits, with an option."""
+        return self._victims.rank(job, option)
+
+    @cached_property
+    def started(self) -> list[tuple[Rank, Placed]]:
+        """The started jobs with their precedence, the highest first."""
+        found = [(self._victims.rank_after(one), one) for one in self._reading.started]
+        return sorted(found, key=lambda pair: pair[0], reverse=True)
+
+    @cached_property
+    def victims(self) -> list[tuple[Rank, str]]:
+        """The preempted jobs whose place is not for all, with their precedence, highest first."""
+        names = [victim.job.name for victim in self._victims.judged]
+        jobs, running = self._reading.jobs, self._reading.running
+        found = [(self.rank(jobs[name], running[name].option), name) for name in names]
+        return sorted(found, key=lambda pair: pair[0], reverse=True)
+
+    def keeps_place(self, name: str, job: Job, option: int) -> bool:
+        """Whether what a preempted job held is not for a waiting one with an option."""
+        return self._victims.keeps_place(self._reading.jobs[name], job, option)
+
+    def starts_over(self, name: str) -> frozenset[str]:
+        """Return the started jobs that may preempt a preempted one."""
+        return self._victims.starts_over(self._reading.jobs[name])
+
+    def _counted(self, job: Job, option: int) -> tuple[int, tuple[str, ...]]:
+        """Return how many started jobs are above an option, and whose place is not for it."""
+        mine = self.rank(job, option)
+        key = mine, job.tenant, job.preempts
+        if key not in self._beside:
+            back = (name for _, name in self.victims if self.keeps_place(name, job, option))
+            self._beside[key] = sum(rank > mine for rank, _ in self.started), tuple(back)
+        return self._beside[key]
+
+    def _state(self, above: int, victims: tuple[str, ...]) -> FreeHosts:
+        """Return the hosts beside the first started jobs, and preempted ones that still count."""
+        reading = self._reading
+        state = self._open.copy()
+        stay = (*reading.kept, *reading.migrated)
+        together = [[m.placed.job.name for m in group.members] for group in reading.groups]
+        stay = (*stay, *(one for _, one in self.started[:above]))
+        state.take(self._held(stay, together))
+        state.pools.beside(self._pools.taken_by_all(stay))
+        if victims:
+            back, plan = self._open.copy(), PutBack(reading)
+            homes = [plan.home(name) for name in victims]
+            back.take(self._held([*reading.kept, *homes], self._together_before))
+            back.pools.beside(self._pools.taken_by_all([*reading.kept, *homes]))
+            state.keep_least(back)
+        return state
+
+    @cached_property
+    def _open(self) -> FreeHosts:
+        """The hosts where tasks may arrive, with all that they have."""
+        state = FreeHosts(self._reading)
+        state.close(self._reading)
+        return state
+
+    @cached_property
+    def _together_before(self) -> list[set[str]]:
+        takes_turns = "groups" in self._reading.round.policy.spec.plan_sections
+        return list(ran_together(self._reading).values()) if takes_turns else []
+
+    def _held(
+        self, placed: Sequence[Placed], together: Iterable[Collection[str]]
+    ) -> Iterator[tuple[Task, TaskGroup]]:
+        """Yield the tasks of jobs with what they hold, of which some take turns on GPUs."""
+        by_name = {one.job.name: one for one in placed}
+        teams = [[by_name[name] for name in team if name in by_name] for team in together]
+        groups = [Group((), tuple(Member(one, 0) for one in t), None, True) for t in teams if t]
+        tasks = [task for one in placed for task in one.tasks]
+        if groups:
+            local = replace(self._reading, kept=tuple(placed), migrated=(), started=(), held=None)
+            tasks = list(held(local, groups))
+        return ((task.task, task.group) for task in tasks)
+
+
+# The tests of options that reasons to wait speak of, as far as this plan's facts prove them.
+
+
+class ReasonTests:
+    """The tests of options against a plan; equal ones are done once."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._states = ReasonStates(reading)
+        self._known: dict[Hashable, bool] = {}
+        self._within: dict[tuple[int, str], FreeHosts] = {}
+        self._quotas = limits_of(reading.round, by_region=reading.data is not None)
+        self._used_back: dict[tuple[Account, Rank, frozenset[str]], Held] = {}
+        self._victims: dict[Account, list[tuple[Rank, str]]] = {}
+        self._after: dict[Account, Held] = {}
+        self._limits: dict[Account, dict[Resource, int]] = {}
+        self._class_keys: dict[int, Hashable] = {}  # by option, each of which the round keeps alive
+
+    def passes(self, test: Reason, job: Job, option: int, region: str | None = None) -> bool:
+        """Whether it is proven that an option passes a test, in a region if one is given."""
+        if test is Reason.QUOTA:
+            return not self._beyond_quota(job, option, region)
+        if not is_plain(job.options[option]) or job.anti_affinity is not None:
+            return False
+        return self._decide("fits", self.state(test, job, option, region), job.options[option])
+
+    def fails(self, test: Reason, job: Job, option: int, region: str | None = None) -> bool:
+        """Whether it is proven that an option fails a test, in a region if one is given."""
+        if test is Reason.QUOTA:
+            return self._beyond_quota(job, option, region)
+        return self._decide("lacks", self.state(test, job, option, region), job.options[option])
+
+    def _decide(self, how: str, state: FreeHosts, chosen: Option) -> bool:
+        key = how, id(state), self.class_key(chosen)
+        if key not in self._known:
+            self._known[key] = state.fits(chosen) if how == "fits" else state.lacks(chosen)
+        return self._known[key]
+
+    def class_key(self, option: Option) -> Hashable:
+        """Return the class key of an option: options of equal keys fit the same hosts."""
+        if id(option) not in self._class_keys:
+            asks = attrgetter("count", "gpu", "gpu_models", "required", "mig", "gpu_memory")
+            named = self._reading.named
+            key = (
+                option.required,
+                tuple(option.uses.items()),
+                tuple((asks(group), named.key(group), demand(group)) for group in option.groups),
+            )
+            self._class_keys[id(option)] = key
+        return self._class_keys[id(option)]
+
+    def state(self, test: Reason, job: Job, option: int, region: str | None = None) -> FreeHosts:
+        """Return the hosts that a test looks at, for an option of a job."""
+        state = self._states.of(test, job, option)
+        if region is None:
+            return state
+        key = id(state), region
+        if key not in self._within:
+            self._within[key] = state.copy()
+            self._within[key].open &= state.inside(self._reading.round.geo.level, region)
+        return self._within[key]
+
+    def regions(self, job: Job) -> list[str | None]:
+        """Return the regions in which a job may start now; None is the whole cluster."""
+        if (data := self._reading.data) is None:
+            return [None]
+        facts, can = data.facts, data.facts.allowed(job)
+        for read in job.reads:
+            holders = facts.datasets[read.dataset].now
+            can &= holders | (facts.served(read.dataset, holders) if read.remote else 0)
+        return [facts.regions[region] for region in bits(can)]
+
+    def _beyond_quota(self, job: Job, option: int, region: str | None) -> bool:
+        """Whether an option exceeds a quota, of the cluster or of a region, or a cap of its job."""
+        for account in self.accounts(job, region):
+            asked, limits = asked_in(account, job.options[option]), self.limits(account)
+            for used in self.used(job, option, account).values():
+                if any(used[name] + asked.get(name, 0) > most for name, most in limits.items()):
+                    return True
+        return False
+
+    def accounts(self, job: Job, region: str | None = None) -> list[Account]:
+        """Return the accounts with limits that a job counts in."""
+        return [account for account in accounts_of(job, region) if account in self._quotas]
+
+    def used(self, job: Job, option: int, account: Account) -> dict[str, Held]:
+        """Return what the jobs of an account of a job use, as an option of the job sees it.
+
+        By name of a preempted job that it may not preempt: as if that and those above it had stayed
+        that no others may preempt, and the starts that may had not come. By "" what they hold after
+        the round.
+        """
+        found = {"": self._used_after(account)}
+        for rank, name in self._victims_of(account):
+            if self._states.keeps_place(name, job, option):
+                found[name] = self._used_with(account, rank, self._states.starts_over(name))
+        return found
+
+    def _victims_of(self, account: Account) -> list[tuple[Rank, str]]:
+        """Return the preempted jobs that count in an account."""
+        if account not in self._victims:
+            self._victims[account] = [
+                (rank, name) for rank, name in self._states.victims if self._ran_in(name, account)
+            ]
+        return self._victims[account]
+
+    def limits(self, account: Account) -> dict[Resource, int]:
+        """Return what the jobs of an account may hold: its limits, or what they held if more."""
+        if account not in self._limits:
+            reading, quotas = self._reading, self._quotas.get(account, {})
+            held: Held = Counter()
+            for name in reading.running if quotas else ():
+                if self._ran_in(name, account):
+                    held.update(asked_in(account, reading.option_run(name)))
+            self._limits[account] = {name: max(most, held[name]) for name, most in quotas.items()}
+        return self._limits[account]
+
+    def _ran_in(self, job: str, account: Account) -> bool:
+        """Whether a running job counts in an account."""
+        asking, host = self._reading.jobs[job], self._reading.running[job].tasks[0].host
+        return account in accounts_of(asking, account.region) and self._is_in(host, account.region)
+
+    def _is_in(self, host: str, region: str | None) -> bool:
+        data = self._reading.data
+        if region is None or data is None:
+            return True
+        return data.facts.regions[data.facts.region_of(self._reading.cluster.hosts[host])] == region
+
+    def _used_with(self, account: Account, least: Rank, over: frozenset[str]) -> Held:
+        """Return what an account uses with preempted jobs back that only some others may preempt.
+
+        These are of at least some precedence, and the others have not come.
+        """
+        key = account, least, over
+        if key not in self._used_back:
+            reading = self._reading
+            stay = [*reading.kept, *reading.migrated]
+            stay += [one for one in reading.started if one.job.name not in over]
+            used: Held = Counter()
+            for placed in stay:
+                if self._counts_in(placed, account):
+                    used.update(asked_in(account, placed.option))
+            for rank, name in self._victims_of(account):
+                if rank >= least and self._states.starts_over(name) <= over:
+                    used.update(asked_in(account, reading.option_run(name)))
+            self._used_back[key] = used
+        return self._used_back[key]
+
+    def _counts_in(self, placed: Placed, account: Account) -> bool:
+        """Whether a job that runs after the round counts in an account."""
+        return (
+            account in accounts_of(placed.job, account.region)
+            and bool(placed.tasks)
+            and self._is_in(placed.tasks[0].host.name, account.region)
+        )
+
+    def _used_after(self, account: Account) -> Held:
+        """Return what the jobs of an account hold after the round."""
+        if account not in self._after:
+            of_region = {one for one in self._quotas if one.region == account.region}
+            self._after |= {one: Counter() for one in of_region}
+            for placed in self._reading.placed:
+                for mine in accounts_of(placed.job, account.region):
+                    if mine in of_region and self._counts_in(placed, mine):
+                        self._after[mine].update(asked_in(mine, placed.option))
+        return self._after[account]
+
+
+# Rules about jobs that may not start yet, and about those that wait for a reservation.
+
+
+_MINE = (
+    Reason.HELD,
+    Reason.NOT_BEFORE,
+    Reason.RESERVED,
+    Reason.HELD_FOR_RESERVATION,
+    Reason.HELD_FOR_MAINTENANCE,
+)
+
+
+def eligible(reading: Reading) -> Iterator[Finding]:
+    """Refuse the start of a job that is held, or whose eligible time has not come."""
+    for placed in reading.started:
+        if not may_start(placed.job, reading.round.now):
+            when = "it is held" if placed.job.held else f"before {placed.job.not_before} s"
+            yield Finding(
+                (*placed.path, "decision"),
+                f"job {placed.job.name!r} starts, {when}; expected it to wait",
+            )
+
+
+def waiting_reason(reading: Reading) -> Iterator[Finding]:
+    """Require that a job which waits by itself or for a reservation does so, with the right facts.
+
+    A job held back for a reservation, or for maintenance, would not have ended by its time.
+    """
+    at = {
+        str(job.get("job")): job.get("at")
+        for entry in reading.plan.sections
+        if entry.get("kind") == KIND
+        for job in entry.get("jobs") or ()
+    }
+    now = reading.round.now
+    begins = {
+        max(outage.start or 0, now)
+        for outage in reading.round.maintenance
+        if outage.end is None or outage.end > now
+    }
+    for index, decision in enumerate(reading.plan.decisions):
+        job, reason, detail = reading.jobs.get(decision.job), decision.reason, decision.detail
+        if job is None or reason not in _MINE:
+            continue
+        time, other = (None, None) if detail is None else (detail.at, detail.job)
+        true = {
+            Reason.HELD: job.held,
+            Reason.NOT_BEFORE: not may_start(job, now) and time == job.not_before,
+            Reason.RESERVED: job.name in at and time == at[job.name],
+            Reason.HELD_FOR_RESERVATION: other in at
+            and time == at[other or ""]
+            and end_of(job, now) > (time or 0),
+            Reason.HELD_FOR_MAINTENANCE: time in begins and end_of(job, now) > (time or 0),
+        }
+        if not true[reason]:
+            yield Finding(
+                ("decisions", index, "reason"),
+                f"job {job.name!r} waits for {reason!s}, {reason_text(reason, detail)!r}, "
+                "which is not so; expected another reason",
+            )
+
+
+RULES_OF_WAITING_REASONS: tuple[Rule[Reading], ...] = (
+    Rule("eligible", eligible),
+    Rule("waiting_reason", waiting_reason),
+)
+
+
+# The rule about reasons for waiting: none that a simple feasibility check refutes, and true facts.
+#
+# Whether an option fits is judged by a first fit, which proves that it does, and by counting places
+# of one group, which proves that it does not; what neither proves is believed. Guaranteed
+# jobs, which are for cells, are left to the rule about these.
+
 
 _TESTS = (
     Reason.NEVER_FITS,

@@ -19,20 +19,23 @@ from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Reading
 from placewright.instances.verify.result import Finding, Rule
-from placewright.instances.verify.rules.gang.earliest_times import EarliestTimes
-from placewright.instances.verify.rules.gang.entitlement import Entitlement
-from placewright.instances.verify.rules.gang.reservation_section import (
-    KIND,
-    ReservationSection,
-    ReservedJob,
-)
-from placewright.instances.verify.rules.gang.reservation_timeline import (
+from placewright.instances.verify.rules.gang.timeline import (
     FOREVER,
+    KIND,
+    EarliestTimes,
+    ReservationSection,
     Reserved,
+    ReservedJob,
     Timeline,
     held_by,
 )
-from placewright.instances.verify.rules.gang.waiting import Turn, end_of, may_start, queue_key
+from placewright.instances.verify.rules.gang.waiting import (
+    Entitlement,
+    Turn,
+    end_of,
+    may_start,
+    queue_key,
+)
 
 _BEHIND = 10**9 + 1
 """More than the negative of any priority."""

@@ -13,8 +13,7 @@ from placewright.instances.documents.base import Document
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.errors import Path, value_text
 from placewright.instances.io.validation_messages import invalid_input
-from placewright.instances.verify.data_facts import Data, read_geo
-from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.reading import Data, Reading, read_geo
 from placewright.instances.verify.result import Finding, Rule
 
 Form = Callable[[Reading, Mapping[str, Any], Path], Iterator[Finding]]

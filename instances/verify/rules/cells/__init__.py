@@ -1,1 +1,0 @@
-"""Rules about the cells that tenants own."""

@@ -1,0 +1,595 @@
+"""Rules about limits: quotas, caps, pools, shares of tenants, the disruption budget."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from placewright.instances.documents.caps import Measure
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.plan import Reason
+from placewright.instances.documents.policy import DisruptionLimits
+from placewright.instances.documents.quantities import amount_text
+from placewright.instances.documents.round import Round
+from placewright.instances.errors import Path, value_text
+from placewright.instances.verify.reading import (
+    HostFacts,
+    Placed,
+    Reading,
+    demand,
+    unavailable_hosts,
+)
+from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.gang.terms import lost_work
+from placewright.topology.units import WHOLE_GPU
+
+# The rule about caps: limits on what the jobs that count in them hold together.
+
+
+def cap(reading: Reading) -> Iterator[Finding]:
+    """Require that the jobs of a cap hold no more than it, or than they held if that is more.
+
+    As with quotas, only a cap in which a job starts can be exceeded anew.
+    """
+    last = {name: placed.path for placed in reading.started for name in placed.job.caps}
+    changes: dict[str, Counter[Measure]] = {}
+    before: dict[str, Counter[Measure]] = {}
+    if not last:
+        return
+    for name in last:
+        before[name], changes[name] = Counter(), Counter()
+    for job in reading.running:
+        for name in reading.jobs[job].caps:
+            if name in last:
+                before[name].update(counted(reading.option_run(job)))
+    for placed in reading.started:
+        for name in placed.job.caps:
+            changes[name].update(counted(placed.option))
+    for victim in reading.preempted:
+        for name in victim.job.caps:
+            if name in last:
+                changes[name].subtract(counted(reading.option_run(victim.job.name)))
+    for name, path in last.items():
+        for measure, limit in reading.round.caps[name].limits.items():
+            held = before[name][measure]
+            after = held + changes[name][measure]
+            if after > max(limit, held):
+                yield Finding(
+                    path,
+                    f"jobs of cap {name!r} hold {measure.text(after)} together; expected at most "
+                    f"{measure.text(max(limit, held))} (cap {measure.text(limit)}, "
+                    f"held before the round {measure.text(held)})",
+                )
+
+
+def counted(option: Option) -> Mapping[Measure, int]:
+    """Return what a job with an option counts in caps."""
+    found: Counter[Measure] = Counter({Measure("jobs"): 1})
+    for resource, amount in option.uses.items():
+        found[Measure("resources", resource)] += amount
+    for group in option.groups:
+        found[Measure("gpus")] += group.count * group.gpu
+        for model in set(group.gpu_models or ()):
+            found[Measure("gpus_by_model", model)] += group.count * group.gpu
+        for resource, amount in demand(group):
+            found[Measure("resources", resource)] += group.count * amount
+    return found
+
+
+RULES_OF_CAPS: tuple[Rule[Reading], ...] = (Rule("cap", cap),)
+
+
+# Accounts: the quotas and caps that jobs count in, and what they hold of each.
+
+
+Resource: TypeAlias = str | Measure
+"""What is limited: of a quota a resource by name, of a cap a measure."""
+
+Held: TypeAlias = Counter[Resource]
+
+
+class Account(NamedTuple):
+    """A tenant, in the whole cluster or in a region; or a cap."""
+
+    kind: str
+    name: str
+    region: str | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.region is None else f" in {self.region}"
+        return f"{self.kind} {self.name + where!r}"
+
+
+def limits_of(round_: Round, *, by_region: bool) -> Mapping[Account, Mapping[Resource, int]]:
+    """Return what may be held in each account; `by_region`: also in those of regions."""
+    limits: dict[Account, Mapping[Resource, int]] = {}
+    for tenant in round_.tenants:
+        if tenant.quota:
+            limits[Account("tenant", tenant.name)] = dict(tenant.quota.items())
+    for name, cap in round_.caps.items():
+        limits[Account("cap", name)] = dict(cap.limits.items())
+    for region in round_.geo.regions if by_region else ():
+        for name, quota in region.quotas.items():
+            limits[Account("tenant", name, region.name)] = {"gpu": quota}
+    return limits
+
+
+def accounts_of(job: Job, region: str | None = None) -> list[Account]:
+    """Return the accounts that a job counts in, in a region if one is given."""
+    found = [Account("cap", name) for name in job.caps]
+    if job.tenant is not None:
+        found.append(Account("tenant", job.tenant))
+        if region is not None:
+            found.append(Account("tenant", job.tenant, region))
+    return found
+
+
+def asked_in(account: Account, option: Option) -> Mapping[Resource, int]:
+    """Return what a job with an option counts in an account."""
+    return dict(counted(option).items()) if account.kind == "cap" else asked_by(option)
+
+
+def asked_by(option: Option) -> Held:
+    """Return what a job holds with an option, by resource (`gpu` in milli-GPU)."""
+    asked: Held = Counter(option.uses)
+    for group in option.groups:
+        asked["gpu"] += group.milli_gpu
+        for name, amount in demand(group):
+            asked[name] += group.count * amount
+    return asked
+
+
+def text_of(resource: Resource, amount: int) -> str:
+    """Return an amount with its unit."""
+    return resource.text(amount) if isinstance(resource, Measure) else amount_text(resource, amount)
+
+
+# The rule about tenants' quotas.
+
+
+def quota(reading: Reading) -> Iterator[Finding]:
+    """Require that a tenant holds no more than its quota, or than it held before if that is more.
+
+    Running jobs may hold more than a quota that was lowered meanwhile. Kept and migrated jobs go on
+    holding what they held, so only a tenant of which a job starts can come to hold more.
+    """
+    quotas = {tenant.name: tenant.quota for tenant in reading.round.tenants if tenant.quota}
+    last = {placed.job.tenant: placed.path for placed in reading.started}
+    before: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    change: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name in reading.running:
+        tenant = reading.jobs[name].tenant
+        if tenant in quotas and tenant in last:
+            before[tenant].update(_demand(reading.option_run(name)))
+    for placed in reading.started:
+        if placed.job.tenant in quotas:
+            change[placed.job.tenant].update(_demand(placed.option))
+    for victim in reading.preempted:
+        if victim.job.tenant in quotas and victim.job.tenant in last:
+            change[victim.job.tenant].subtract(_demand(reading.option_run(victim.job.name)))
+    for tenant, changes in change.items():
+        for resource, limit in quotas[tenant].items():
+            held = before[tenant][resource]
+            after = held + changes[resource]
+            if after > max(limit, held):
+                yield Finding(
+                    last[tenant],
+                    f"jobs of tenant {tenant!r} hold {amount_text(resource, after)} together; "
+                    f"expected at most {amount_text(resource, max(limit, held))} "
+                    f"(quota {amount_text(resource, limit)}, "
+                    f"held before the round {amount_text(resource, held)})",
+                )
+
+
+def _demand(option: Option) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for group in option.groups:
+        total["gpu"] += group.milli_gpu
+        for resource, amount in demand(group):
+            total[resource] += group.count * amount
+    return total
+
+
+RULES_OF_QUOTAS: tuple[Rule[Reading], ...] = (Rule("quota", quota),)
+
+
+# The rule about pools: limits on what jobs take together of what hosts share.
+
+
+PoolDomain: TypeAlias = tuple[int, str | None]
+"""A pool, by its index, and one domain of its level; None is the whole cluster."""
+
+Taken: TypeAlias = Counter[PoolDomain]
+"""What jobs take of pool domains."""
+
+
+class Pools:
+    """The pools of a cluster, and what jobs take of each of their domains.
+
+    Nothing is looked at if there are none: then no job takes anything.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._pools = reading.round.cluster.pools
+        levels = reading.cluster.levels
+        self._positions = [None if p.level is None else levels[p.level] for p in self._pools]
+
+    def __bool__(self) -> bool:
+        """Whether there are pools."""
+        return bool(self._pools)
+
+    def taken(self, option: Option, tasks: Iterable[tuple[TaskGroup, HostFacts]]) -> Taken:
+        """Return what tasks of a job take with an option: the job once, or each task, by pool."""
+        taken: Taken = Counter()
+        self._add(taken, option, tasks)
+        return taken
+
+    def _add(
+        self, taken: Taken, option: Option, tasks: Iterable[tuple[TaskGroup, HostFacts]]
+    ) -> None:
+        """Add what tasks of a job take with an option."""
+        placed = list(tasks)
+        for number, (pool, position) in enumerate(zip(self._pools, self._positions, strict=True)):
+            if pool.per == "task":
+                for group, host in placed:
+                    if each := group.resources.get(pool.resource, 0):
+                        taken[number, None if position is None else host.domains[position]] += each
+            elif amount := option.uses.get(pool.resource, 0):
+                for domain in {
+                    None if position is None else h.domains[position] for _, h in placed
+                }:
+                    taken[number, domain] += amount
+
+    def taken_by(self, placed: Placed) -> Taken:
+        """Return what a job takes where the plan has it."""
+        return self.taken(placed.option, ((task.group, task.host) for task in placed.tasks))
+
+    def taken_by_all(self, jobs: Iterable[Placed]) -> Taken:
+        """Return what jobs take together where the plan has them."""
+        taken: Taken = Counter()
+        for placed in jobs if self._pools else ():
+            self._add(taken, placed.option, ((task.group, task.host) for task in placed.tasks))
+        return taken
+
+    def held_by(self, job: str) -> Taken:
+        """Return what a running job holds before the round."""
+        return self.held([job])
+
+    def held(self, jobs: Iterable[str]) -> Taken:
+        """Return what running jobs hold together before the round."""
+        held: Taken = Counter()
+        hosts = self._reading.cluster.hosts
+        for job in jobs if self._pools else ():
+            option, tasks = self._reading.option_run(job), self._reading.running[job].tasks
+            self._add(held, option, ((option.groups[t.group], hosts[t.host]) for t in tasks))
+        return held
+
+    @cached_property
+    def before(self) -> Taken:
+        """What all running jobs hold before the round."""
+        return self.held(self._reading.running)
+
+    def capacity(self, where: PoolDomain) -> int:
+        """Return what a domain has."""
+        pool, domain = self._pools[where[0]], where[1]
+        return pool.capacity if domain is None else pool.domains.get(domain, pool.capacity)
+
+    def limit(self, where: PoolDomain) -> int:
+        """Return what may be taken of a domain: what it has, or what was held if that is more."""
+        return max(self.capacity(where), self.before[where])
+
+    @cached_property
+    def after(self) -> Taken:
+        """What all jobs hold after the round."""
+        return self.taken_by_all(self._reading.placed)
+
+    def added_by(self, placed: Placed) -> Taken:
+        """Return what a job takes of domains beyond what it held before the round."""
+        taken, name = self.taken_by(placed), placed.job.name
+        return taken - self.held_by(name) if name in self._reading.running else taken
+
+    def held_with(
+        self, back: Collection[str], gone: Collection[str], among: Collection[PoolDomain]
+    ) -> Taken:
+        """Return what jobs hold of some domains, with running jobs back and others not come.
+
+        Parameters
+        ----------
+        back
+            Running jobs in their places before the round.
+        gone
+            Jobs that do not start, and migrated ones that take no more of a domain than before.
+        """
+        held: Taken = Counter({where: self.after[where] for where in among})
+        for name in {*back, *gone} & self._anew.keys() if among else ():
+            placed = self._anew[name]
+            held.subtract(self.taken_by(placed) if name in back else self.added_by(placed))
+        held.update(self.held(set(back) if among else ()))
+        return held
+
+    @cached_property
+    def _anew(self) -> Mapping[str, Placed]:
+        """Started and migrated jobs, by name."""
+        return {placed.job.name: placed for placed in self._reading.placed_anew}
+
+    def overfull(self, held: Taken, of: Iterable[PoolDomain]) -> PoolDomain | None:
+        """Return one of some domains of which more is held than its limit, None if there is none.
+
+        Parameters
+        ----------
+        held
+            What jobs hold together.
+        """
+        return next((where for where in of if held[where] > self.limit(where)), None)
+
+    def text(self, where: PoolDomain, held: Taken) -> str:
+        """Return what is held of a domain, in words."""
+        resource = self._pools[where[0]].resource
+        return f"jobs hold {amount_text(resource, held[where])} together in {self._place(where)}"
+
+    def limit_text(self, where: PoolDomain) -> str:
+        """Return the limit of a domain in words, and where it comes from."""
+        resource = self._pools[where[0]].resource
+        limit, capacity = self.limit(where), self.capacity(where)
+        return (
+            f"{amount_text(resource, limit)} (pool {amount_text(resource, capacity)}, "
+            f"held before the round {amount_text(resource, self.before[where])})"
+        )
+
+    def _place(self, where: PoolDomain) -> str:
+        number, domain = where
+        if domain is None:
+            return "the whole cluster"
+        return f"{self._pools[number].level} {domain!r}"
+
+
+def pool(reading: Reading) -> Iterator[Finding]:
+    """Require that jobs hold no more of a pool domain than it has, or than before if that is more.
+
+    What runs beyond the capacity of a pool may stay, and gets no fuller.
+    """
+    pools = Pools(reading)
+    if not pools:
+        return
+    for where in (where for where in pools.after if pools.overfull(pools.after, [where])):
+        last = [placed.path for placed in reading.placed if where in pools.taken_by(placed)][-1]
+        yield Finding(
+            last, f"{pools.text(where, pools.after)}; expected at most {pools.limit_text(where)}"
+        )
+
+
+RULES_OF_POOLS: tuple[Rule[Reading], ...] = (Rule("pool", pool),)
+
+
+# The term `share` and the section `shares`: dominant shares of tenants, recomputed.
+#
+# A tenant's dominant share is the largest, over the resources that healthy hosts have, of what
+# its jobs hold, out of what these hosts have in all, divided by its weight; in parts of `UNIT`,
+# rounded down. The term stands for one term per tenant that has jobs: the sums of the smallest
+# one, two, ... shares, `MOST` of them at most, the last of which is then the sum of all.
+
+
+KIND = "shares"
+TERM = "share"
+UNIT = 100_000
+MOST = 8
+ALL = f"{TERM}_all"
+NAMES = (TERM, *(f"{TERM}_{k}" for k in range(2, MOST + 1)))
+
+
+class Share(NamedTuple):
+    """The dominant share of a tenant, and the resource of which that is."""
+
+    tenant: str
+    share: int
+    resource: str | None
+
+
+def shares(reading: Reading) -> list[Share]:
+    """Return the dominant share of each tenant that has jobs, in the round's order."""
+    capacity = Counter[str]()
+    for host in reading.cluster.hosts.values():
+        if host.healthy:
+            capacity["gpu"] += host.hardware.gpus * WHOLE_GPU
+            capacity.update(host.hardware.capacity)
+    held = {name: Counter[str]() for name in _counting(reading.round)}
+    for placed in (*reading.kept, *reading.placed_anew):
+        if placed.job.tenant in held:
+            _add(held[placed.job.tenant], placed.option)
+    found = []
+    for tenant in reading.round.tenants:
+        if tenant.name in held:
+            mine = held[tenant.name]
+            of = {
+                name: UNIT * mine[name] // (most * tenant.weight)
+                for name, most in capacity.items()
+                if most
+            }
+            dominant = max(of, key=lambda name: (of[name], name), default=None)
+            found.append(Share(tenant.name, max(of.values(), default=0), dominant))
+    return found
+
+
+def sums(reading: Reading) -> dict[str, int]:
+    """Return the terms that `share` stands for in this round; none if its policy has it not."""
+    if not _asked(reading):
+        return {}
+    ordered = sorted(one.share for one in shares(reading))
+    numbers = range(1, max(min(len(ordered), MOST), 1) + 1)
+    found = {name: sum(ordered[:k]) for name, k in zip(NAMES, numbers, strict=False)}
+    if len(ordered) > MOST:
+        found.popitem()
+        found[ALL] = sum(ordered)
+    return found
+
+
+def _counting(round_: Round) -> list[str]:
+    owners = {job.tenant for job in round_.jobs}
+    return [tenant.name for tenant in round_.tenants if tenant.name in owners]
+
+
+def _add(held: Counter[str], option: Option) -> None:
+    for group in option.groups:
+        held["gpu"] += group.milli_gpu
+        for resource, amount in demand(group):
+            held[resource] += group.count * amount
+
+
+def form(reading: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    """Require the shares recomputed, and nothing else; `sections.section` applies it."""
+    expected = [one._asdict() for one in shares(reading)] if _asked(reading) else []
+    given = entry.get("tenants")
+    if not isinstance(given, list | tuple):
+        yield Finding(
+            (*path, "tenants"),
+            f"tenants {value_text(given)} is no list; expected an entry per tenant",
+        )
+        return
+    for name in entry:
+        if name not in ("kind", "tenants"):
+            yield Finding(
+                (*path, name),
+                f"field {value_text(name)} of section {KIND!r} is unknown; "
+                "expected kind and tenants",
+            )
+    if len(given) != len(expected):
+        yield Finding(
+            (*path, "tenants"),
+            f"{len(given)} tenants are listed; expected the {len(expected)} that have jobs, "
+            "if the policy has the term share",
+        )
+    for number, (mine, right) in enumerate(zip(given, expected, strict=False)):
+        if mine != right:
+            yield Finding(
+                (*path, "tenants", number),
+                f"{value_text(mine)} is not the tenant's share; expected {value_text(right)}",
+            )
+
+
+def listed(reading: Reading) -> Iterator[Finding]:
+    """Require one section `shares` if the policy has the term `share`."""
+    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
+    for index in given[1:]:
+        yield Finding(
+            ("sections", index), f"section {KIND!r} is given more than once; expected one"
+        )
+    if _asked(reading) and not given:
+        yield Finding(("sections",), f"no section {KIND!r} with the term {TERM}; expected one")
+
+
+def _asked(reading: Reading) -> bool:
+    return TERM in reading.round.policy.terms
+
+
+RULES_OF_SHARES: tuple[Rule[Reading], ...] = (Rule("shares", listed),)
+
+
+# The rule about the disruption budget: how much a plan may do to running jobs.
+
+
+class _Limit(NamedTuple):
+    """A limit, None for none, and what the plan does, as amounts and as text."""
+
+    most: int | None
+    done: int
+    text: str
+    limit: str
+
+
+def disruption_budget(reading: Reading) -> Iterator[Finding]:
+    """Require that preempted and migrated jobs together stay within each limit of the policy.
+
+    Jobs on hosts that failed, are away now or are to be vacated do not count. No other job is
+    preempted that started less than `min_run_s` ago.
+    """
+    limits = reading.round.policy.limits
+    budget = None if limits is None else limits.disruption
+    if budget is None:
+        return
+    gone = unavailable_hosts(reading)
+    preempted = {
+        victim.job.name: victim.path
+        for victim in reading.preempted
+        if _counts(reading, victim.job.name, gone)
+    }
+    migrated = {
+        placed.job.name: placed.path
+        for placed in reading.migrated
+        if _counts(reading, placed.job.name, gone)
+    }
+    paths = list((preempted | migrated).values())
+    for limit in _limits(reading, budget, list(preempted), list(migrated)):
+        if limit.most is not None and limit.done > limit.most:
+            yield Finding(paths[-1], f"{limit.text}; expected at most {limit.limit}")
+    least = budget.min_run_s or 0
+    for name, path in preempted.items():
+        started = reading.running[name].started
+        if started is not None and reading.round.now < started + least:
+            yield Finding(
+                path,
+                f"job {name!r} is preempted {reading.round.now - started} s after its start; "
+                f"expected at least {least} s (min_run_s)",
+            )
+
+
+def _counts(reading: Reading, job: str, gone: frozenset[str]) -> bool:
+    """Whether no host of a running job has failed, is to be vacated or `gone`."""
+    return all(
+        task.host not in reading.vacated | gone and reading.cluster.hosts[task.host].healthy
+        for task in reading.running[job].tasks
+    )
+
+
+def _limits(
+    reading: Reading, budget: DisruptionLimits, preempted: list[str], migrated: list[str]
+) -> Iterator[_Limit]:
+    """Yield each limit with what the plan does."""
+    jobs, gpus, moves = budget.preempted_jobs, budget.preempted_gpus, budget.migrated_jobs
+    stopped = sum(reading.option_run(name).milli_gpu for name in preempted)
+    most = budget.lost_gpu_s
+    lost = sum(lost_work(reading, name) for name in (*preempted, *migrated))
+    stops, goes = len(preempted), len(migrated)
+    yield _Limit(jobs, stops, f"{stops} jobs are preempted", f"{jobs} (preempted_jobs)")
+    yield _Limit(
+        gpus,
+        stopped,
+        f"jobs of {amount_text('gpu', stopped)} are preempted",
+        "" if gpus is None else f"{amount_text('gpu', gpus)} (preempted_gpus)",
+    )
+    yield _Limit(moves, goes, f"{goes} jobs migrate", f"{moves} (migrated_jobs)")
+    yield _Limit(
+        None if most is None else most * WHOLE_GPU,
+        lost,
+        f"{lost / WHOLE_GPU:g} GPU-seconds of work are lost",
+        f"{most} (lost_gpu_s)",
+    )
+
+
+def disruption_limit(reading: Reading) -> Iterator[Finding]:
+    """Require a budget where a job waits for its sake, and that the job is a guaranteed one.
+
+    Only the evictions of guaranteed jobs are made without asking what they are worth.
+    """
+    limits = reading.round.policy.limits
+    owners = {tenant.name for tenant in reading.round.tenants if tenant.cells}
+    for index, decision in enumerate(reading.plan.decisions):
+        job = reading.jobs.get(decision.job)
+        if decision.reason is not Reason.DISRUPTION_LIMIT or job is None:
+            continue
+        given = limits is not None and limits.disruption is not None
+        if not given or job.tenant not in owners or job.opportunistic:
+            yield Finding(
+                ("decisions", index, "reason"),
+                f"reason {decision.reason.value!r} of job {job.name!r}; expected it of guaranteed "
+                "jobs under a disruption budget only",
+            )
+
+
+RULES_OF_DISRUPTION_BUDGET: tuple[Rule[Reading], ...] = (
+    Rule("disruption_budget", disruption_budget),
+    Rule("disruption_limit", disruption_limit),
+)

@@ -1,0 +1,550 @@
+"""Rules about places: hosts, capacity, parts of GPUs, topology, gangs that are whole."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.quantities import amount_text, memory_in_gi
+from placewright.instances.documents.round import Round
+from placewright.instances.verify.reading import HostFacts, PlacedTask, Reading, demand
+from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.rules.gang.waiting import end_of
+from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES, Slice
+from placewright.topology.units import WHOLE_GPU
+
+# Rules about hosts of arrivals: health, GPU models, reservations, hosts to vacate.
+#
+# Kept jobs are exempt from all of them, and staying tasks of migrated jobs from all but health.
+
+
+def healthy(reading: Reading) -> Iterator[Finding]:
+    """Refuse all tasks of started and migrated jobs on unhealthy hosts."""
+    for placed in reading.placed_anew:
+        for task in placed.tasks:
+            if not task.host.healthy:
+                yield Finding(
+                    (*task.path, "host"),
+                    f"host {task.host.name!r} is unhealthy; "
+                    "expected started and migrated jobs on healthy hosts",
+                )
+
+
+def gpu_model(reading: Reading) -> Iterator[Finding]:
+    """Require of each arrival a host of a GPU model that its group allows."""
+    for arrival in reading.arrivals():
+        group, host = arrival.group, arrival.host
+        if group.gpu_models is not None and host.hardware.gpu_model not in group.gpu_models:
+            yield Finding(
+                (*arrival.path, "host"),
+                f"host {host.name!r} has GPU model {host.hardware.gpu_model or 'none'}; "
+                f"expected one of {', '.join(group.gpu_models)}",
+            )
+
+
+def allowed_host(reading: Reading) -> Iterator[Finding]:
+    """Require of each arrival one of the hosts that its group allows."""
+    for arrival in reading.arrivals():
+        group, host = arrival.group, arrival.host.name
+        if not reading.named.include(group, host):
+            yield Finding(
+                (*arrival.path, "host"),
+                f"host {host!r} is none that its group allows; "
+                f"expected {reading.named.text(group)}",
+            )
+
+
+def reserved(reading: Reading) -> Iterator[Finding]:
+    """Refuse arrivals on reserved hosts, and on reserved GPUs of others."""
+    hosts: set[str] = set()
+    gpus: defaultdict[str, set[int]] = defaultdict(set)
+    for entry in reading.round.reservations:
+        for name in expand(entry.host):
+            if entry.gpus is None:
+                hosts.add(name)
+            else:
+                gpus[name].update(entry.gpus)
+    for arrival in reading.arrivals():
+        host = arrival.host
+        if host.name in hosts:
+            yield Finding(
+                (*arrival.path, "host"),
+                f"host {host.name!r} is reserved; expected a host without reservation",
+            )
+        elif taken := gpus.get(host.name, set()).intersection(arrival.task.gpus):
+            yield Finding(
+                (*arrival.path, "gpus"),
+                f"GPU {min(taken)} of host {host.name!r} is reserved; "
+                "expected GPUs without reservation",
+            )
+
+
+def vacated(reading: Reading) -> Iterator[Finding]:
+    """Refuse arrivals on hosts that the policy empties."""
+    for arrival in reading.arrivals():
+        if arrival.host.name in reading.vacated:
+            yield Finding(
+                (*arrival.path, "host"),
+                f"host {arrival.host.name!r} is to be vacated; expected a host that is not",
+            )
+
+
+RULES_OF_ARRIVALS: tuple[Rule[Reading], ...] = (
+    Rule("healthy", healthy),
+    Rule("gpu_model", gpu_model),
+    Rule("allowed_host", allowed_host),
+    Rule("reserved", reserved),
+    Rule("vacated", vacated),
+)
+
+
+# Maintenance: tasks that would not have ended by then do not come to hosts that it takes.
+
+
+class Windows:
+    """When maintenance takes hosts."""
+
+    def __init__(self, round_: Round) -> None:
+        windows = defaultdict[str, list[tuple[float, float]]](list)
+        for outage in round_.maintenance:
+            end = float("inf") if outage.end is None else outage.end
+            for name in expand(outage.host):
+                windows[name].append((outage.start or 0, end))
+        self._windows: Mapping[str, Sequence[tuple[float, float]]] = windows
+
+    def first(self, host: str, start: float, end: float) -> float | None:
+        """Return when a host is away for the first time from `start` to `end`, None for never."""
+        found = [max(a, start) for a, b in self._windows.get(host, ()) if a < end and b > start]
+        return min(found, default=None)
+
+    def ends(self) -> set[float]:
+        """Return the times at which hosts are back."""
+        return {end for windows in self._windows.values() for _, end in windows}
+
+
+def maintenance(reading: Reading) -> Iterator[Finding]:
+    """Refuse tasks that come to a host which maintenance takes before they would have ended."""
+    if not reading.round.maintenance:
+        return
+    windows, now = Windows(reading.round), reading.round.now
+    for placed in reading.placed:
+        end = end_of(placed.job, now)
+        for task in placed.arrivals:
+            at = windows.first(task.host.name, now, end)
+            if at is not None:
+                yield Finding(
+                    (*task.path, "host"),
+                    f"job {placed.job.name!r} comes to host {task.host.name!r}, which is away at "
+                    f"{at:.0f}; expected jobs that have ended by then",
+                )
+
+
+RULES_OF_MAINTENANCE: tuple[Rule[Reading], ...] = (Rule("maintenance", maintenance),)
+
+
+# Rules about capacity: of each host per resource, and of each GPU.
+#
+# Jobs of a group, which take turns, hold their GPUs and CPU together.
+
+
+def host_capacity(reading: Reading) -> Iterator[Finding]:
+    """Require that all tasks on a host ask no more of a resource together than it has."""
+    used: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    asked: dict[int, list[tuple[str, int]]] = {}  # by group, each of which the round keeps alive
+    for placed in reading.held_tasks():
+        asks = asked.get(id(placed.group))
+        if asks is None:
+            asks = asked[id(placed.group)] = [ask for ask in demand(placed.group) if ask[1]]
+        on_host = used[placed.host.name]
+        for resource, amount in asks:
+            on_host[resource] = on_host.get(resource, 0) + amount
+    over: dict[tuple[str, str], int] = {}
+    for name, on_host in used.items():
+        capacity = reading.cluster.hosts[name].hardware.capacity
+        for resource, amount in on_host.items():
+            if amount > capacity.get(resource, 0):
+                over[name, resource] = amount
+    if not over:
+        return
+    last = {
+        (placed.host.name, resource): placed.path
+        for placed in reading.held_tasks()
+        for resource, amount in demand(placed.group)
+        if amount
+    }
+    for (name, resource), amount in over.items():
+        capacity = reading.cluster.hosts[name].hardware.capacity
+        yield Finding(
+            last[name, resource],
+            f"tasks on host {name!r} ask {amount_text(resource, amount)} together; "
+            f"expected at most {amount_text(resource, capacity.get(resource, 0))}",
+        )
+
+
+def gpu_capacity(reading: Reading) -> Iterator[Finding]:
+    """Require that all tasks on a GPU take at most 1000 milli-GPU of it together."""
+    used: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for _, _, task, group, host in reading.held_tasks():
+        taken, on_host = min(group.gpu, WHOLE_GPU), used[host.name]
+        for gpu in task.gpus:
+            on_host[gpu] = on_host.get(gpu, 0) + taken
+    over = {
+        (name, gpu): amount
+        for name, on_host in used.items()
+        for gpu, amount in on_host.items()
+        if amount > WHOLE_GPU
+    }
+    if not over:
+        return
+    last = {
+        (placed.host.name, gpu): placed.path
+        for placed in reading.held_tasks()
+        for gpu in placed.task.gpus
+    }
+    for (name, gpu), amount in over.items():
+        yield Finding(
+            (*last[name, gpu], "gpus"),
+            f"tasks on GPU {gpu} of host {name!r} take {amount_text('gpu', amount)} together; "
+            "expected at most 1",
+        )
+
+
+RULES_OF_CAPACITY: tuple[Rule[Reading], ...] = (
+    Rule("host_capacity", host_capacity),
+    Rule("gpu_capacity", gpu_capacity),
+)
+
+
+# Rules about parts of GPUs: legal starts of MIG slices, and the memory of GPUs.
+#
+# The table of profiles is read here anew: what is legal on a GPU is counted slice by slice.
+
+
+def slice_on(host: HostFacts, profile: str) -> Slice | None:
+    """Return the slice of a MIG profile on a host's GPUs; None if they have no such profile."""
+    product = host.hardware.product
+    kind = PRODUCTS[product].profiles.get(profile) if product != NO_MIG else None
+    return None if kind is None else SLICES[kind]
+
+
+def slot(reading: Reading) -> Iterator[Finding]:
+    """Require a legal start of each arriving MIG slice, and none of other tasks."""
+    for placed in (task for job in reading.placed_anew for task in job.tasks):
+        given, profile = placed.task.slot, placed.group.mig
+        if profile is None:
+            if given is not None:
+                yield Finding(
+                    (*placed.path, "slot"),
+                    f"slot {given} of a task that asks for no MIG slice; expected none",
+                )
+            continue
+        kind = slice_on(placed.host, profile)
+        if kind is None:
+            yield Finding(
+                (*placed.path, "host"),
+                f"GPUs of host {placed.host.name!r} have no MIG profile {profile!r}; "
+                "expected a host that can be cut so",
+            )
+        elif given not in kind.starts:
+            yield Finding(
+                (*placed.path, "slot"),
+                f"{'no slot' if given is None else f'slot {given}'} for a slice {profile!r}; "
+                f"expected one of {', '.join(map(str, kind.starts))}",
+            )
+
+
+def mig_layout(reading: Reading) -> Iterator[Finding]:
+    """Require that MIG slices of a GPU do not overlap, and that nothing else is on that GPU."""
+    if not reading.sliced:
+        return
+    on_gpu: defaultdict[tuple[str, int], list[PlacedTask]] = defaultdict(list)
+    for placed in reading.placed_tasks():
+        for gpu in placed.task.gpus:
+            on_gpu[placed.host.name, gpu].append(placed)
+    for (name, gpu), tasks in on_gpu.items():
+        slices = [task for task in tasks if task.group.mig is not None]
+        if not slices:
+            continue
+        where = f"GPU {gpu} of host {name!r}"
+        if len(slices) < len(tasks):
+            other = next(task for task in tasks if task.group.mig is None)
+            yield Finding(
+                (*other.path, "gpus"),
+                f"{where} holds MIG slices, and this task is none; expected only slices there",
+            )
+        taken: set[int] = set()
+        compute = media = 0
+        for task in slices:
+            kind = slice_on(task.host, task.group.mig or "")
+            if kind is None or task.task.slot is None:
+                continue
+            mine = set(range(task.task.slot, task.task.slot + kind.size))
+            compute, media = compute + kind.compute, media + kind.media
+            if taken & mine or compute > COMPUTE_SLICES or media > 1:
+                problem = (
+                    f"overlaps another at memory slice {min(taken & mine)}"
+                    if taken & mine
+                    else "is one compute slice or media extension too many"
+                )
+                yield Finding(
+                    (*task.path, "slot"),
+                    f"slice {task.group.mig!r} of {where} {problem}; "
+                    "expected slices that a GPU can hold together",
+                )
+            taken |= mine
+
+
+def gpu_memory(reading: Reading) -> Iterator[Finding]:
+    """Require that all tasks on a GPU use at most its memory, and that it is known if any is asked.
+
+    What stays where it runs has been checked with the round.
+    """
+    used: defaultdict[tuple[str, int], int] = defaultdict(int)
+    last: dict[tuple[str, int], PlacedTask] = {}
+    asking = reading.held is not None or reading.parted
+    for placed in reading.held_tasks() if asking else ():
+        for gpu in placed.task.gpus if placed.group.gpu_memory else ():
+            used[placed.host.name, gpu] += placed.group.gpu_memory
+            last[placed.host.name, gpu] = placed
+    for (name, gpu), amount in used.items():
+        has = last[name, gpu].host.hardware.gpu_memory
+        if has is None or amount > has:
+            yield Finding(
+                (*last[name, gpu].path, "gpus"),
+                f"tasks on GPU {gpu} of host {name!r} use {memory_in_gi(amount)} of its memory "
+                "together; expected "
+                + ("GPUs whose memory is known" if has is None else f"at most {memory_in_gi(has)}"),
+            )
+
+
+RULES_OF_GPU_PARTS: tuple[Rule[Reading], ...] = (
+    Rule("slot", slot),
+    Rule("mig_layout", mig_layout),
+    Rule("gpu_memory", gpu_memory),
+)
+
+
+# Rules about tasks: all of a gang or none, on hosts that exist, with the GPUs that they ask.
+#
+# Kept tasks are compared with the round by `decisions.kept_in_place`; these rules judge the tasks
+# of started and migrated jobs.
+
+
+def gang(reading: Reading) -> Iterator[Finding]:
+    """Require each task of each group of the chosen option exactly once."""
+    for placed in reading.placed_anew:
+        groups = placed.option.groups
+        seen: set[tuple[int, int]] = set()
+        for number, task in enumerate(placed.decision.tasks):
+            key = (task.group, task.index)
+            path = (*placed.path, "tasks", number)
+            if task.group >= len(groups):
+                yield Finding(
+                    (*path, "group"),
+                    f"job {placed.job.name!r} has no group {task.group} in this option; "
+                    f"expected an index from 0 to {len(groups) - 1}",
+                )
+            elif task.index >= groups[task.group].count:
+                yield Finding(
+                    (*path, "index"),
+                    f"job {placed.job.name!r} has no task {task.index} in group {task.group}; "
+                    f"expected an index from 0 to {groups[task.group].count - 1}",
+                )
+            elif key in seen:
+                yield Finding(
+                    path,
+                    f"task {task.index} of group {task.group} of job {placed.job.name!r} "
+                    "is placed twice; expected each task once",
+                )
+            else:
+                seen.add(key)
+        missing = sum(group.count for group in groups) - len(seen)
+        if missing:
+            yield Finding(
+                (*placed.path, "tasks"),
+                f"{missing} tasks of job {placed.job.name!r} are not placed; "
+                f"expected all {missing + len(seen)}",
+            )
+
+
+def known_host(reading: Reading) -> Iterator[Finding]:
+    """Require hosts of the cluster."""
+    hosts = reading.cluster.hosts
+    named = {task.host for decision in reading.plan.decisions for task in decision.tasks}
+    if named <= hosts.keys():
+        return
+    for index, decision in enumerate(reading.plan.decisions):
+        for number, task in enumerate(decision.tasks):
+            if task.host not in hosts:
+                yield Finding(
+                    ("decisions", index, "tasks", number, "host"),
+                    f"host {task.host!r} of job {decision.job!r} is not in the cluster; "
+                    "expected one of its hosts",
+                )
+
+
+def gpus(reading: Reading) -> Iterator[Finding]:
+    """Require as many GPUs as a task asks (a share: one), distinct, of its host."""
+    for placed in (task for job in reading.placed_anew for task in job.tasks):
+        group, host, given = placed.group, placed.host, placed.task.gpus
+        asked = -(-group.gpu // WHOLE_GPU)
+        if len(given) != asked:
+            problem = f"{len(given)} GPUs for a task that asks {amount_text('gpu', group.gpu)}"
+            expected = f"{asked}"
+        elif len(set(given)) != asked:
+            problem = f"GPUs {list(given)} name one twice"
+            expected = f"{asked} different ones"
+        elif given and max(given) >= host.hardware.gpus:
+            problem = f"GPU {max(given)} is not on host {host.name!r}"
+            expected = f"an index below its {host.hardware.gpus} GPUs"
+        else:
+            continue
+        yield Finding((*placed.path, "gpus"), f"{problem}; expected {expected}")
+
+
+RULES_OF_TASKS: tuple[Rule[Reading], ...] = (
+    Rule("gang", gang),
+    Rule("known_host", known_host),
+    Rule("gpus", gpus),
+)
+
+
+# The rule about required levels.
+
+
+def required_level(reading: Reading) -> Iterator[Finding]:
+    """Require that a started or migrated group's tasks share a domain of its required level."""
+    for placed in reading.placed_anew:
+        if all(group.required is None for group in placed.option.groups):
+            continue
+        domains: defaultdict[int, set[str]] = defaultdict(set)
+        for task in placed.tasks:
+            if (level := task.group.required) is not None:
+                position = reading.cluster.levels[level]
+                domains[task.task.group].add(task.host.domains[position])
+        for number, used in domains.items():
+            if len(used) > 1:
+                level = placed.option.groups[number].required
+                yield Finding(
+                    (*placed.path, "tasks"),
+                    f"group {number} of job {placed.job.name!r} is in {len(used)} domains of level "
+                    f"{level!r}, {min(used)!r} and {max(used)!r} among them; expected one",
+                )
+
+
+RULES_OF_LEVELS: tuple[Rule[Reading], ...] = (Rule("required_level", required_level),)
+
+
+# Rules about topology constraints: joint levels, slices, domains, hosts, labels.
+#
+# They speak of started and migrated jobs; kept jobs stay as they are, and count where others come.
+
+
+def joint_level(reading: Reading) -> Iterator[Finding]:
+    """Require that all tasks of an option share a domain of the level that it requires."""
+    for placed in reading.placed_anew:
+        level = placed.option.required
+        if level is None:
+            continue
+        position = reading.cluster.levels[level]
+        used = {task.host.domains[position] for task in placed.tasks}
+        if len(used) > 1:
+            yield Finding(
+                (*placed.path, "tasks"),
+                f"job {placed.job.name!r} is in {len(used)} domains of level {level!r}, "
+                f"{min(used)!r} and {max(used)!r} among them; expected one for all groups",
+            )
+
+
+def slices(reading: Reading) -> Iterator[Finding]:
+    """Require that the tasks of each slice of a group share a domain of the slices' level."""
+    for placed in reading.placed_anew:
+        if all(group.slices is None for group in placed.option.groups):
+            continue
+        domains: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
+        for task in placed.tasks:
+            if (asked := task.group.slices) is not None:
+                position = reading.cluster.levels[asked.required]
+                key = task.task.group, task.task.index // asked.size
+                domains[key].add(task.host.domains[position])
+        for (number, part), used in domains.items():
+            if len(used) > 1:
+                yield Finding(
+                    (*placed.path, "tasks"),
+                    f"slice {part} of group {number} of job {placed.job.name!r} is in {len(used)} "
+                    f"domains, {min(used)!r} and {max(used)!r} among them; expected one",
+                )
+
+
+def apart(reading: Reading) -> Iterator[Finding]:
+    """Require that no domain has more tasks of a group than the group allows."""
+    for placed in reading.placed_anew:
+        if all(group.apart is None for group in placed.option.groups):
+            continue
+        tasks: Counter[tuple[int, str]] = Counter()
+        for task in placed.tasks:
+            if (asked := task.group.apart) is not None:
+                position = reading.cluster.levels[asked.level]
+                tasks[task.task.group, task.host.domains[position]] += 1
+        for (number, domain), count in tasks.items():
+            asked = placed.option.groups[number].apart
+            if asked is not None and count > asked.most:
+                yield Finding(
+                    (*placed.path, "tasks"),
+                    f"{count} tasks of group {number} of job {placed.job.name!r} are in "
+                    f"{domain!r}; expected at most {asked.most} in one {asked.level}",
+                )
+
+
+def num_hosts(reading: Reading) -> Iterator[Finding]:
+    """Require that an option, and each of its groups, is on as many hosts as it asks for."""
+    for placed in reading.placed_anew:
+        asks = [(group.num_hosts, (number,)) for number, group in enumerate(placed.option.groups)]
+        everywhere = tuple(range(len(asks)))
+        for asked, numbers in [(placed.option.hosts, everywhere), *asks]:
+            if asked is None:
+                continue
+            used = {task.host.name for task in placed.tasks if task.task.group in numbers}
+            if len(used) < asked.min or len(used) > (asked.max or len(used)):
+                who = f"group {numbers[0]} of " if len(numbers) < len(everywhere) else ""
+                yield Finding(
+                    (*placed.path, "tasks"),
+                    f"{who}job {placed.job.name!r} is on {len(used)} hosts; expected "
+                    f"{asked.min} to {asked.max or 'any number'}",
+                )
+
+
+def anti_affinity(reading: Reading) -> Iterator[Finding]:
+    """Refuse an arrival in a domain where another job of the same label has a task."""
+    if all(job.anti_affinity is None for job in reading.round.jobs):
+        return
+    holders: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    everybody = (*reading.kept, *reading.placed_anew)
+    for placed in everybody:
+        if (asked := placed.job.anti_affinity) is not None:
+            position = reading.cluster.levels[asked.level]
+            for task in placed.tasks:
+                holders[asked.label, task.host.domains[position]].add(placed.job.name)
+    for placed in reading.placed_anew:
+        if (asked := placed.job.anti_affinity) is None:
+            continue
+        position = reading.cluster.levels[asked.level]
+        for arrival in placed.arrivals:
+            domain = arrival.host.domains[position]
+            others = holders[asked.label, domain] - {placed.job.name}
+            if others:
+                yield Finding(
+                    (*arrival.path, "host"),
+                    f"job {placed.job.name!r} comes to {domain!r}, where {min(others)!r} has the "
+                    f"label {asked.label!r}, too; expected another {asked.level}",
+                )
+
+
+RULES_OF_ARRANGEMENT: tuple[Rule[Reading], ...] = (
+    Rule("joint_level", joint_level),
+    Rule("slices", slices),
+    Rule("apart", apart),
+    Rule("num_hosts", num_hosts),
+    Rule("anti_affinity", anti_affinity),
+)

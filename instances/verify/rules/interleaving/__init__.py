@@ -1,1 +1,0 @@
-"""Rules about jobs that take turns on GPUs."""
