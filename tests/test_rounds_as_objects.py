@@ -103,6 +103,7 @@ BEHIND = {
     "instances.edits.apply.edited",
     "instances.verify.class_terms",
     "instances.verify.data_facts.GeoFacts",
+    "instances.verify.reading.GeoFacts",
     "instances.verify.reading.read_geo",
     "explain.explain_job.waiting_job",
     "explain.missing_replica.probing",
