@@ -136,6 +136,8 @@ class _Way:
         for one in sorted(self.round_.jobs, key=self._order):
             if one.running is None or not self._shares(one.options[one.running.option]):
                 continue
+            if self.job.preempts is not None and not set(self.job.preempts) & set(one.caps):
+                continue
             lower = one.priority < self.job.priority
             if one.tenant == self.job.tenant:
                 equal = newer and one.priority == self.job.priority

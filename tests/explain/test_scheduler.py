@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from placewright import solve_round
 from placewright.explain.explain_job import explain_job
+from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from tests.instances.kubernetes.dumps import GPU, convert, node, pod
+from tests.instances.kubernetes.test_kueue import of
 from tests.instances.kubernetes.test_kueue_admission import queue, runs
 from tests.instances.kubernetes.test_kueue_caps import local, waits
 
@@ -65,6 +68,42 @@ def test_kueue_preempts_in_its_own_order(tmp_path, jobs, victims):
         items += since(runs(name, of_queue, f"n{k}", 8, priority), hour)
     made = convert(tmp_path, *NODES, *items, *map(local, "qb"), high).round
     assert said(made, "ns/high-one") == (f"Kueue would preempt ns/{victims} to admit it",)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cohort", "goes"), [(8, "o2", False), (0, "o2", True), (8, "root", True)]
+)
+def test_kueue_takes_nothing_back_from_a_cohort_that_has_no_more_than_its_own(
+    tmp_path, quota, cohort, goes
+):
+    """D runs on what C has, in a cohort of cohorts; only beyond that may A preempt it."""
+    high = waits("high", "a", 8)
+    high["spec"]["priority"] = 100
+    rules = {"preemption": {"reclaimWithinCohort": "Any"}}
+    items = [
+        *(of("Cohort", one, spec={"parentName": "root"}) for one in ("o1", "o2")),
+        of("Cohort", "root", spec={}),
+        queue("a", {"f": {GPU: 8}}, cohort="o1", **rules),
+        queue("c", {"f": {GPU: quota}}, cohort="o2"),
+        queue("d", {"f": {GPU: 0}}, cohort=cohort),
+        queue("b", {"f": {GPU: 0}}, cohort="o1"),
+    ]
+    borrower = runs("borrower", "d", "n0")
+    given = borrower[0]["status"]["admission"]["podSetAssignments"][0]
+    given["resourceUsage"] = {GPU: "8"}
+    items += [*borrower, *map(local, "abcd"), high]
+    items += [pod(f"p{i}", 8, host=f"n{i}") for i in (1, 2, 3)]
+    held = of("ResourceFlavor", "f", spec={})
+    high["spec"]["podSets"][0]["topologyRequest"] = {"unconstrained": True}
+    held["spec"]["topologyName"] = "t"
+    made = convert(tmp_path, *NODES, held, *items, movable=True).round
+    assert said(made, "ns/high") == (
+        ("Kueue would preempt ns/borrower to admit it",) if goes else ()
+    )
+    plan = solve_round(made, isolation="none")
+    assert ({"ns/borrower"} if goes else set()) == {
+        one.job for one in plan.decisions if one.decision is DecisionKind.PREEMPT
+    }
 
 
 def test_kueue_puts_back_whom_it_need_not_preempt(tmp_path):

@@ -183,7 +183,8 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     for name in reserved.keys() & dump.queues.cluster.keys():
         uses = {key.name: key.small(held) for key, held in reserved[name].items()}
         maker.add_reserved(name, uses, min(dump.nodes))
-    caps = KueueQuotas(dump.queues, reserved, frozenset(job.tenant or "" for job in maker.jobs))
+    active = frozenset(job.tenant or "" for job in maker.jobs)
+    caps = KueueQuotas(dump.queues, reserved, active, reserved_quota(dump.queues, {}))
     above = GroupQueueCaps(dump.group_queues, jobs.in_queues, jobs.firm)
     with_caps = tuple(caps.with_caps(job) for job in above.with_caps(maker.jobs))
     for job in with_caps:

@@ -69,6 +69,8 @@ def told(queues: Queues, workload: Workload) -> Iterator[Caveat]:
 def _obstacles(queues: Queues, workload: Workload) -> Iterator[str]:
     if not workload.spec.active:
         yield "it is not active"
+    if workload.status.clusterName:
+        yield f"cluster {workload.status.clusterName} runs it (MultiKueue)"
     for check in workload.status.admissionChecks:
         if check.name != OWN_CHECK and check.state not in ("Ready", ""):
             yield f"admission check {check.name} has not let it pass"

@@ -29,6 +29,9 @@ from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import MAX_CAPS, Job
 
 NOTHING = Decimal(0)
+_WITHIN, _EXPOSED = "within/", "exposed/"
+"""Caps without a limit by which jobs name whom they may preempt: of their queue, of a cohort."""
+
 MAX_SETS = 32
 """Sets of queues of a cohort that have a cap of their own."""
 
@@ -90,6 +93,8 @@ class KueueQuotas:
         Queues with jobs in the round.
     most : dict of str to dict of Key to int
         What each queue may hold at most.
+    held : mapping of str to mapping of Key to Decimal
+        By queue, what all admitted workloads hold.
     unsaid : set of str
         Cohorts with too many sets of queues that keep quota for themselves.
     """
@@ -97,9 +102,12 @@ class KueueQuotas:
     queues: Queues
     reserved: Mapping[str, Amounts]
     active: frozenset[str]
+    held: Mapping[str, Amounts]
     most: dict[str, dict[Key, int]] = field(default_factory=dict)
     unsaid: set[str] = field(default_factory=set)
     _limits: dict[tuple[str, Members], dict[Key, int]] = field(default_factory=dict)
+    _has: dict[str, dict[Key, Decimal]] = field(default_factory=dict)
+    _kept: dict[str, dict[Key, Decimal]] = field(default_factory=lambda: defaultdict(dict))
     _children: dict[str, list[str]] = field(init=False)
     _flavors: dict[tuple[str, str], set[str]] = field(init=False)
     _caps: dict[str, Cap] = field(init=False)
@@ -157,6 +165,7 @@ class KueueQuotas:
     def with_caps(self, job: Job) -> Job:
         """Return a job that counts in the caps of its queue, with what it uses of flavors."""
         names = self._of_queue.get(job.tenant or "", [])
+        job = self._marked(job)
         if not names and not any(option.uses for option in job.options):
             return job
         capped = {name for cap in names for name in self._caps[cap].resources}
@@ -168,10 +177,45 @@ class KueueQuotas:
         )
         return job.model_copy(update={"caps": (*job.caps, *names), "options": options})
 
+    def _marked(self, job: Job) -> Job:
+        """Return a job with caps that say in which cohorts it may be preempted, or preempt.
+
+        A queue takes quota back from those of another cohort only while that has more than its own,
+        which no rule of tenants says. Where no cohort is in another, these rules suffice.
+        """
+        queue = self.queues.cluster.get(job.tenant or "")
+        cohorts = [] if queue is None else self.queues.cohorts_of(queue)
+        below = self._children.get(cohorts[-1], ()) if cohorts else ()
+        if not self.held or not any(node.startswith("cohort/") for node in below):
+            return job
+        if job.running is None:
+            names = [f"{_WITHIN}{job.tenant}", *(f"{_EXPOSED}{cohort}" for cohort in cohorts)]
+            preempts = tuple(names) if job.preempts is None else job.preempts
+            return job.model_copy(update={"preempts": preempts[:MAX_CAPS]})
+        last = next((k for k, one in enumerate(cohorts) if not self._is_over(one)), len(cohorts))
+        names = [f"{_WITHIN}{job.tenant}", *(f"{_EXPOSED}{one}" for one in cohorts[: last + 1])]
+        return job.model_copy(update={"caps": (*job.caps, *names)})
+
+    def _is_over(self, cohort: str) -> bool:
+        """Whether a cohort holds more GPUs of some flavor than it has."""
+        node = f"cohort/{cohort}"
+        has = self._has.get(node, {})
+        return any(self._used(node, key) > has[key] for key in has if key.resource == "gpu")
+
+    def _used(self, node: str, key: Key) -> Decimal:
+        kind, _, name = node.partition("/")
+        if kind == "queue":
+            return self.held.get(name, {}).get(key, NOTHING)
+        below = [one for one in self._children.get(name, ()) if one in self._has]
+        beyond = (self._used(one, key) - self._kept[one].get(key, NOTHING) for one in below)
+        return sum((max(NOTHING, one) for one in beyond), NOTHING)
+
     def used_by(self, jobs: Iterable[Job]) -> dict[str, Cap]:
-        """Return the caps in which some jobs count."""
-        used = {name for job in jobs for name in job.caps}
-        return {name: cap for name, cap in self._caps.items() if name in used}
+        """Return the caps in which some jobs count, or that they name."""
+        used = {name for job in jobs for name in (*job.caps, *(job.preempts or ()))}
+        marks = sorted(name for name in used if name.startswith((_WITHIN, _EXPOSED)))
+        caps = {name: cap for name, cap in self._caps.items() if name in used}
+        return caps | {name: Cap() for name in marks}
 
     def _root(self, name: str, one: ClusterQueue) -> str:
         if name in self.queues.cluster and one is self.queues.cluster[name]:
@@ -200,11 +244,13 @@ class KueueQuotas:
             for key, (has, rows) in self._limit_below(child, inside).items():
                 lends = limits[key].lendingLimit if key in limits else None
                 kept = NOTHING if lends is None else max(NOTHING, has - lends)
+                self._kept[child][key] = kept
                 quota[key] = quota.get(key, NOTHING) + has - kept
                 if kept:
                     rows = [*(r._replace(kept=r.kept + kept) for r in rows), _NO_ROW]
                 parts.setdefault(key, []).append(rows)
         found: dict[Key, tuple[Decimal, Sequence[_Row]]] = {}
+        self._has[node] = quota
         for key, has in quota.items():
             rows = self._sums(node, parts.get(key, []))
             found[key] = has, rows

@@ -166,6 +166,7 @@ class _WorkloadStatus(Record):
     conditions: Annotated[tuple[_Said, ...], AsList] = ()
     resourceRequests: Annotated[tuple[_Counted, ...], AsList] = ()  # noqa: N815
     requeueState: _Requeue | None = None  # noqa: N815
+    clusterName: Text = ""  # noqa: N815
 
 
 class Workload(Object):

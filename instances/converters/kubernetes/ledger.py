@@ -54,7 +54,6 @@ _SUBGROUP_TOPOLOGY = Rule("subgroup-topology", "the topology of subgroups is not
 _RECLAIMABLE = Rule("reclaimable-pods", "that some of its pods have ended is not read", hard=False)
 _UNHEALTHY = Rule("unhealthy-nodes", "which of its nodes Kueue replaces is not read", hard=False)
 _PREEMPTION_GATES = Rule("preemption-gates", "gates of preemption are not read")
-_REMOTE = Rule("multikueue", "that another cluster runs it is not read")
 _REGEX = Rule("regex-members", "members by regular expression are not read", hard=False)
 
 _VOLUME_KINDS = """
@@ -182,7 +181,7 @@ WORKLOAD = Ledger(
     status.admission.podSetAssignments.topologyAssignment
     status.admission.podSetAssignments.resourceUsage
     status.admissionChecks.name status.admissionChecks.state status.conditions
-    status.requeueState status.resourceRequests.resources spec.priorityClassName
+    status.requeueState status.resourceRequests.resources status.clusterName spec.priorityClassName
     spec.priorityClassSource spec.priorityClassRef {_SET}metadata""",
     f"""{META_NO_EFFECT} {prefixed(_SET, _TEMPLATE_NO_EFFECT)}
     {_SET}spec.preemptionPolicy
@@ -200,7 +199,6 @@ WORKLOAD = Ledger(
         "spec.podSets.topologyRequest.podsetSliceRequiredTopologyConstraints": _SUBGROUP_TOPOLOGY,
         "spec.preemptionGates": _PREEMPTION_GATES,
         "status.admissionChecks.podSetUpdates": _CHECKS,
-        "status.clusterName": _REMOTE,
         "status.reclaimablePods": _RECLAIMABLE,
         "status.unhealthyNodes": _UNHEALTHY,
     },

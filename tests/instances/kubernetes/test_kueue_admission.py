@@ -100,6 +100,7 @@ RESERVED = {
         ({"status": {"admissionChecks": [{"name": "dws", "state": "Ready"}]}}, None),
         ({"status": {"admissionChecks": [{"name": "placewright", "state": "Pending"}]}}, None),
         ({"inactive": True}, "ClusterQueue q is not active"),
+        ({"status": {**RESERVED, "clusterName": "far"}}, "cluster far runs it (MultiKueue)"),
     ],
 )  # fmt: skip
 def test_who_cannot_be_admitted_is_held_and_says_why(tmp_path, change, why):
