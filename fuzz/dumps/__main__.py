@@ -9,10 +9,12 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from types import FrameType
 
 from fuzz.dumps import kubernetes, ray, slurm
+from fuzz.dumps.consumers import use
 from placewright.instances.converters.support.live import LiveConversion
 
 READERS: dict[str, Callable[[int, Path], LiveConversion | str]] = {
@@ -21,6 +23,9 @@ READERS: dict[str, Callable[[int, Path], LiveConversion | str]] = {
     "ray": ray.convert,
 }
 HANGS_AFTER_S = 20
+USES = 10
+"""Verbs that use a round."""
+
 MAX_MIB = 1024
 TOLD_EVERY = 10_000
 
@@ -38,18 +43,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz.dumps", description=__doc__)
     parser.add_argument("readers", nargs="+", choices=list(READERS), metavar="READER")
     parser.add_argument("--inputs", type=int, default=1000, help="how many a reader")
+    parser.add_argument("--use", action="store_true", help="also explain, report and export")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGALRM, _hangs)
-    return max([_run(name, asked.first, asked.inputs) for name in asked.readers])
+    return max([_run(name, asked.first, asked.inputs, asked.use) for name in asked.readers])
 
 
-def _run(name: str, first: int, inputs: int) -> int:
+def _run(name: str, first: int, inputs: int, used: bool) -> int:
     rounds = failures = 0
     began, longest = time.process_time(), 0.0
     for seed in range(first, first + inputs):
         started = time.process_time()
-        failure = attempt(name, seed)
+        failure = attempt(name, seed, used=used)
         longest = max(longest, time.process_time() - started)
         rounds += failure is None
         if failure is not None and not failure.is_clear:
@@ -84,12 +90,14 @@ class Told:
         self.is_clear = is_clear
 
 
-def attempt(name: str, seed: int) -> Told | None:
-    """Read the mutated dump of a seed; return None if it became a round."""
+def attempt(name: str, seed: int, *, used: bool) -> Told | None:
+    """Read the mutated dump of a seed; return None if it became a round, which is used then."""
     with TemporaryDirectory() as folder:
-        signal.alarm(HANGS_AFTER_S)
+        signal.alarm(HANGS_AFTER_S * (USES if used else 1))
         try:
             made = READERS[name](seed, Path(folder))
+            if used and isinstance(made, LiveConversion):
+                use(made, Path(folder), Random(seed))
         except Exception:  # noqa: BLE001  # whatever a reader raises is what is looked for
             return Told(traceback.format_exc(), is_clear=False)
         finally:

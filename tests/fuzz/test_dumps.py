@@ -24,6 +24,12 @@ def test_mutated_dumps_give_a_round_or_one_line(reader):
     assert " 0 failures" in ended.stdout
 
 
+@pytest.mark.parametrize("reader", list(dumps.READERS))
+def test_rounds_of_mutated_dumps_are_explained_reported_and_exported(reader, capsys):
+    assert dumps.main([reader, "--inputs", "12", "--use"]) == 0, capsys.readouterr().out
+    assert "12 inputs from seed 0: " in capsys.readouterr().out
+
+
 def test_a_traceback_a_second_line_and_a_hang_are_failures(monkeypatch, capsys):
     def raises(seed, folder):
         raise KeyError(seed)

@@ -260,6 +260,11 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
         key: workloads.stand_ins(dump.workloads[key], members) for key, members in unbound.items()
     }
     jobs.know(gangs.values(), stand_ins.values())
+
+    def leave(workload: Workload, why: str) -> None:
+        jobs.book.leave(kueue.KIND, why, workload.name)
+        jobs.book.also[workload.name] = (workload.metadata.uid, *other_names([workload]))
+
     for gang in sorted(gangs, key=lambda gang: (_waits(gangs[gang]), gang)):
         before = len(jobs.maker.jobs)
         jobs.add(gang, gangs[gang])
@@ -268,18 +273,17 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
             if len(jobs.maker.jobs) > before:
                 jobs.book.take(kueue.KIND)
             else:
-                jobs.book.leave(kueue.KIND, "none of its pods is in the round", one.name)
+                leave(one, "none of its pods is in the round")
     for key, workload in dump.workloads.items():
         if workload.has("Finished"):
-            jobs.book.leave(kueue.KIND, "has finished", workload.name)
+            leave(workload, "has finished")
         elif key in unbound:
             try:
                 jobs.add_workload(workload, unbound[key], stand_ins[key])
                 if unbound[key]:
                     jobs.book.take(PODS, len(unbound[key]))
             except LeftOutError as error:
-                jobs.book.leave(kueue.KIND, str(error), workload.name)
-                jobs.book.also[workload.name] = tuple(other_names([workload]))
+                leave(workload, str(error))
                 jobs.leave(unbound[key], f"its workload {error}")
 
 

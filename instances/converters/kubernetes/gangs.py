@@ -67,6 +67,7 @@ def gangs_of(dump: Dump, workloads: Workloads, book: Bookkeeping) -> dict[Gang, 
         used.add(gang)
         if state in (State.ENDED, State.DELETED):
             book.leave(PODS, state.value, pod.name)
+            book.also[pod.name] = _known_as(pod)
             continue
         group = dump.groups.get(gang)
         if group is not None and group.alone:
@@ -78,6 +79,11 @@ def gangs_of(dump: Dump, workloads: Workloads, book: Bookkeeping) -> dict[Gang, 
         else:
             book.leave(KIND, "has no pods", group.name)
     return found
+
+
+def _known_as(pod: Pod) -> tuple[str, ...]:
+    """Return the other names of a pod that is left out."""
+    return (pod.metadata.uid, title_of(gang_of(pod, {}), pod), *other_names([pod]))
 
 
 @dataclass(slots=True)
@@ -142,12 +148,11 @@ class PodJobs:
         """Leave pods out; what bound ones hold of their nodes is taken off these."""
         for pod in members:
             host = pod.spec.nodeName
+            self.book.also[pod.name] = _known_as(pod)
             if host is not None and host not in self.dump.nodes:
                 self.book.leave(PODS, "runs on a node that is not in the round", pod.name)
                 continue
             self.book.leave(PODS, why, pod.name)
-            title = title_of(gang_of(pod, {}), pod)
-            self.book.also[pod.name] = (pod.metadata.uid, title, *other_names([pod]))
             if more:
                 self.book.why[pod.name] = more
             if host is not None:

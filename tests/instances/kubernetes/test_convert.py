@@ -9,6 +9,7 @@ import pytest
 
 from placewright.instances.converters import read_kubernetes
 from placewright.instances.converters.kubernetes.levels import VENDORS
+from placewright.instances.derived.source_names import left_out_called
 from tests.instances.kubernetes.dumps import (
     CAPTURED,
     GPU,
@@ -234,3 +235,23 @@ def test_a_pod_asks_for_its_containers_its_sidecars_or_its_largest_init_containe
     (job,) = convert(tmp_path, node("a"), asking).round.jobs
     assert job.options[0].groups[0].cpu == 11_250
     assert job.options[0].groups[0].gpu == 3_000
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"spec": {"nodeName": "gone"}}, "runs on a node that is not in the round"),
+        ({"status": {"phase": "Succeeded"}}, "has ended"),
+        ({"metadata": {"deletionTimestamp": "2026-11-20T09:00:00Z"}}, "is deleted before it ran"),
+    ],
+)
+def test_a_pod_that_is_left_out_is_found_by_its_uid_and_owner(tmp_path, change, why):
+    owned = {"ownerReferences": [{"kind": "Job", "name": "train", "uid": "u-job"}], "uid": "u-pod"}
+    left = pod("p", meta=owned)
+    for part, values in change.items():
+        left[part] = {**left.get(part, {}), **values}
+    made = convert(tmp_path, node("a"), left)
+    for name in ("p", "ns/p", "u-pod", "train", "ns/train", "u-job"):
+        (found,) = left_out_called(made.round, name)
+        assert found.name == "ns/p"
+        assert why in found.why
