@@ -164,7 +164,7 @@ class _Reading:
                 asked.update(one.gpus)
                 self.given |= {key} if bound else set()
             self.held |= set(self._devices(key) if bound else ())
-        told = gpus and any(one.told for one in found)
+        told = bool(asked) and any(one.told for one in found)
         return source._replace(raw=_asking(source.raw, asked, told=told))
 
     def node(self, source: Source) -> Source:

@@ -135,7 +135,8 @@ def test_a_claim_that_is_bound_by_more_asks_and_is_told(tmp_path):
 def test_gpus_of_a_device_plugin_that_are_those_of_slices_are_held_by_claims(
     tmp_path, gpus, closed
 ):
-    pods = [user("r", "held", "a"), claim("held", "gpu-0", "gpu-1"), pod("p", 1)]
+    users = [user("r", "held", "a"), user("s", "held", "a")]
+    pods = [*users, claim("held", "gpu-0", "gpu-1"), pod("p", 1)]
     made = convert(tmp_path, node("a", gpus=gpus), resource_slice("a", 8), device_class(), *pods)
     assert bool(made.round.reservations) is closed
     if not closed:
