@@ -11,6 +11,7 @@ from typing import TypeVar
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue_records as kr
 from placewright.instances.converters.kubernetes import pods
+from placewright.instances.converters.kubernetes.accelerators import beside_in
 from placewright.instances.converters.kubernetes.caveats import queues_above, queues_of_kueue
 from placewright.instances.converters.kubernetes.dump import PODS, Dump
 from placewright.instances.converters.kubernetes.groups import (
@@ -41,6 +42,7 @@ from placewright.instances.converters.kubernetes.workloads import (
     joint,
     of_sets,
 )
+from placewright.instances.converters.ledger import Rule
 from placewright.instances.documents.caveats import Caveat, annotation_of, caveats_of
 from placewright.instances.documents.source_keys import WAITING_PART
 
@@ -48,6 +50,8 @@ _T = TypeVar("_T")
 _VENDOR = re.compile(r"/.*([gnxtdvm]pu|gcu|mlu|dcu|accel|ascend|gaudi|neuron)", re.IGNORECASE)
 """What names of resources have in them that may be GPUs."""
 
+_SAME_DEVICES = Rule("same-devices", "that Neuron cores are of the devices beside is not read")
+_OF_NEURON = re.compile("aws.amazon.com/neuron")
 _CLAIMS = "asks by resource claims (DRA)"
 _QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
 _SHARES = "asks for slices or shares of GPUs"
@@ -365,7 +369,10 @@ class PodJobs:
         else:
             made = None if group is None else (Kind(gang.by, "PodGroup"), group)
             queues = list(queues_above(self._above, head.tenant))
-        caveats = self.dump.caveats.of_job(members, made, queues, more) | also(members, head.ids)
+        names = {name for pod in members for name in beside_in(self.asked[pod.key].others)}
+        same = [_SAME_DEVICES.caveat()] if any(map(_OF_NEURON.match, names)) else []
+        told_of = self.dump.caveats.of_job(members, made, queues, (*more, *same))
+        caveats = told_of | also(members, head.ids)
         return replace(head, ids={**head.ids, **caveats})
 
     def _flavors(self, gang: Gang) -> Mapping[str, Flavors]:

@@ -6,6 +6,7 @@ import pytest
 
 from placewright import explain_job, solve_round
 from placewright.explain.explanation import Verdict
+from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.documents.plan import DecisionKind
 from tests.instances.kubernetes.dumps import GPU, allowed_hosts, convert, left_out, node, pod
 
@@ -161,3 +162,11 @@ def test_memory_of_a_shared_gpu_is_a_share_though_a_gpu_is_asked(tmp_path):
     shared = asks("w", {GPU: 1, "nvidia.com/gpumem": 3000})
     made = convert(tmp_path, node("a"), shared)
     assert left_out(made) == {"asks for slices or shares of GPUs": ["ns/w"]}
+
+
+def test_that_neuron_cores_are_of_the_devices_beside_is_told(tmp_path):
+    neuron = "aws.amazon.com/neuron"
+    both = machine("a", {neuron: "2", f"{neuron}core": "4"})
+    made = convert(tmp_path, both, asks("c", {f"{neuron}core": 4}), asks("d", {neuron: 2}))
+    rules = {job.name: [one.rule for one in caveats_of(job.annotations)] for job in made.round.jobs}
+    assert rules == {"ns/c": ["same-devices"], "ns/d": []}
