@@ -8,6 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "docs/library.md": """
@@ -52,6 +54,7 @@ def test_every_page_with_snippets_is_checked():
     assert found == set(PAGES)
 
 
+@pytest.mark.nightly
 def test_snippets_pass_mypy_strict(tmp_path):
     for page, prelude in PAGES.items():
         name = page.replace("/", "_").replace("-", "_").removesuffix(".md")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from examples import examples
 from fuzz.dumps import __main__ as dumps
 
-INPUTS = 500
+INPUTS = examples(day=150, nightly=500)
 ROOT = Path(__file__).parents[2]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from examples import examples
 from fuzz.__main__ import main
 from fuzz.explanations.questions import gang_starts
 from fuzz.explanations.run import run
@@ -55,14 +56,15 @@ def test_a_guaranteed_job_starts_in_a_cell_beside_a_job_that_could_be_evicted() 
 
 
 def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    whole = run("geo", 4, 0, None, nothing)
+    jobs = examples(day=2, nightly=4)
+    whole = run("geo", jobs, 0, None, nothing)
     file = tmp_path / "state.json"
-    run("geo", 2, 0, file, nothing)
-    parts = run("geo", 4, 0, file, nothing)
+    run("geo", jobs // 2, 0, file, nothing)
+    parts = run("geo", jobs, 0, file, nothing)
     whole.seconds = parts.seconds = 0.0
     assert parts == whole
     assert (whole.wrong, whole.undecided) == (0, 0)
-    assert whole.corrections > 3
+    assert whole.corrections > examples(day=0, nightly=3)
 
 
 def test_a_conflict_with_more_facts_than_needed_is_found(
@@ -76,6 +78,7 @@ def test_a_conflict_with_more_facts_than_needed_is_found(
     assert "wrong: " in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_a_verdict_that_is_too_lasting_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "last_stratum", lambda _: module.Stratum.ASKS)
     told: list[str] = []
