@@ -84,6 +84,15 @@ def round_of(cap: dict[str, Any], *jobs: dict[str, Any]) -> Round:
     )
 
 
+@pytest.mark.parametrize(("most", "rules"), [(3, {"cap"}), (4, set())])
+def test_a_cap_counts_every_task_of_a_group(most: int, rules: set[str]) -> None:
+    gang = job("g", options=[{"groups": [{"gpu": 2, "count": 2}]}])
+    tasks = [{"index": i, "host": "h", "gpus": [2 * i, 2 * i + 1]} for i in range(2)]
+    start = {"job": "g", "decision": "start", "option": 0, "tasks": tasks}
+    found = verify(round_of({"gpus": most}, gang), Plan.model_validate({"decisions": [start]}))
+    assert {violation.rule for violation in found.violations} == rules
+
+
 def test_a_cap_that_running_jobs_exceed_stops_nobody_and_starts_nobody() -> None:
     runs = [job(f"r{i}", at=i) for i in range(3)]
     plan = solve_round(round_of({"jobs": 1}, *runs, job("w")), isolation="none")

@@ -388,3 +388,13 @@ def test_an_edited_round_is_one_of_a_file(base, tmp_path):
     write(made, Path(tmp_path) / "round.yaml")
     plan = solve_round(made, isolation="none", time_limit=0.0)
     assert verify(made, plan).ok
+
+
+def test_a_gang_is_pending_again_if_one_of_its_hosts_fails():
+    tasks = [{"index": i, "host": f"h{i}", "gpus": [0]} for i in range(2)]
+    gang = {"options": [{"groups": [{"gpu": 1, "count": 2}]}], "running": {"tasks": tasks}}
+    hosts = [{"name": "h[0-2]", "gpus": 1, "gpu_model": "A"}]
+    jobs = [{"name": "gang", **gang}]
+    round_ = parse_round({**HEAD, "kind": "Round", "cluster": {"hosts": hosts}, "jobs": jobs})
+    assert edited(round_, {"fail": ["h1"]}).jobs[0].running is None
+    assert edited(round_, {"fail": ["h2"]}).jobs == round_.jobs
