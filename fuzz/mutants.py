@@ -25,6 +25,9 @@ ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_name("mutants.yaml")
 PROFILES = ("day", "nightly")
 NOT_COPIED = (".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+OWN = "not slurm and not browser"
+"""Tests that start a Slurm or a browser are slow to say what others say as well."""
+
 HANGS_S = 1800
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.*?)?)(?: - .*)?$", re.MULTILINE)
 
@@ -89,7 +92,7 @@ def _write(file: Path, text: str) -> None:
 
 def failures(root: Path, tests: Iterable[str], profile: str, *options: str) -> list[str]:
     """Return the tests that fail; the first of those asked, if they hang."""
-    words = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile", profile, *options]
+    words = ["-q", "-p", "no:cacheprovider", "-m", OWN, "--hypothesis-profile", profile, *options]
     asked = list(tests)
     try:
         done = subprocess.run(
