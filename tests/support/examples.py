@@ -8,11 +8,11 @@ small, and what is marked `nightly` is left out: what is dear and has a smaller 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import pytest
 from hypothesis import settings
 
+_Case = TypeVar("_Case")
 Number = TypeVar("Number", int, float)
 
 
@@ -33,11 +33,6 @@ def tried(number: int) -> int:
     return examples(day=max(4, number // 10), nightly=max(4, number // 3), long=10 * number)
 
 
-def by_day(cases: Iterable[Any], number: int = 1) -> list[Any]:
-    """Return cases of a parametrisation; those after the first `number` are marked `nightly`.
-
-    A tuple is one case of several parameters.
-    """
-    every = list(cases)
-    later = (case if isinstance(case, tuple) else (case,) for case in every[number:])
-    return every[:number] + [pytest.param(*case, marks=pytest.mark.nightly) for case in later]
+def by_day(cases: Iterable[_Case], number: int = 1) -> list[_Case]:
+    """Return the cases of a parametrisation, by day the first `number` of them."""
+    return list(cases)[: None if by_night() else number]

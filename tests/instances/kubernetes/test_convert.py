@@ -255,3 +255,12 @@ def test_a_pod_that_is_left_out_is_found_by_its_uid_and_owner(tmp_path, change, 
         (found,) = left_out_called(made.round, name)
         assert found.name == "ns/p"
         assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("status", "healthy"), [("True", True), ("False", False), ("Unknown", False)]
+)
+def test_a_node_whose_kubelet_is_silent_is_not_ready(tmp_path, status, healthy):
+    made = node("n0")
+    made["status"]["conditions"] = [{"type": "Ready", "status": status}]
+    assert convert(tmp_path, made).round.cluster.hosts[0].healthy is healthy

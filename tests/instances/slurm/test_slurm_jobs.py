@@ -222,11 +222,26 @@ def test_a_node_has_at_least_the_cores_that_its_jobs_hold(tmp_path):
         ("down", False),
         (["MIXED", "DRAIN"], False),
         (["IDLE", "NOT_RESPONDING"], False),
+        (["IDLE", "MAINT"], False),
     ],
 )
 def test_states_of_nodes(tmp_path, state, healthy):
     made = convert(tmp_path, [], [node("h0", state=state)])
     assert made.round.cluster.hosts[0].healthy is healthy
+
+
+def test_memory_for_the_system_is_none_for_jobs(tmp_path):
+    made = convert(tmp_path, [], [node("h0", real_memory=1000, specialized_memory=100)])
+    assert made.round.cluster.hosts[0].memory == 900
+
+
+def test_a_qos_ranks_above_all_that_it_may_preempt(tmp_path):
+    qos = "Name|Priority|Preempt|GrpTRES\nhigh|9|low,mid|\nmid|5|low|\nlow|0||\n"
+    jobs = [
+        job(i, qos=name, tres_per_node="gpu:1") for i, name in enumerate(("high", "mid", "low"))
+    ]
+    made = convert(tmp_path, jobs, qos=qos)
+    assert [one.priority for one in made.round.jobs] == [2, 1, 0]
 
 
 def test_times_limits_and_ranks(tmp_path):
