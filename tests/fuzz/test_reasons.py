@@ -27,14 +27,15 @@ REASONS = (
     Reason.DISPLACED_BY_PRIORITY,
     Reason.NOT_CHOSEN,
 )
+GREEDY, SOLVED = examples(day=100, nightly=300), examples(day=25, nightly=100)
 OTHER_POLICIES = (
-    ("interleaving", 300, 0.0),
-    ("interleaving", 100, 20.0),
-    ("cells", 300, 0.0),
-    ("cells", 100, 20.0),
-    ("geo", 300, 0.0),
-    ("geo", 100, 20.0),
-    ("deadline", 500, 0.0),
+    ("interleaving", GREEDY, 0.0),
+    ("interleaving", SOLVED, 20.0),
+    ("cells", GREEDY, 0.0),
+    ("cells", SOLVED, 20.0),
+    ("geo", GREEDY, 0.0),
+    ("geo", SOLVED, 20.0),
+    ("deadline", examples(day=200, nightly=500), 0.0),
 )
 RULES = {"gang_reason", "cell_reason", "data_reason", "waits_for_data", "lease_reason"}
 FACTS = ("asked", "used", "limit", "excess", "free", "tasks", "places")
@@ -65,7 +66,8 @@ def check_reasons(
 
 # The greedy plan leaves more jobs waiting than the best one, and is as good to judge.
 @pytest.mark.parametrize(
-    ("rounds", "time_limit"), [(600, 0.0), (examples(day=50, nightly=150), 20.0)]
+    ("rounds", "time_limit"),
+    [(examples(day=200, nightly=600), 0.0), (examples(day=50, nightly=150), 20.0)],
 )
 def test_each_reason_of_some_hundred_tiny_rounds_is_true(
     fuzz: SimpleNamespace, rounds: int, time_limit: float
@@ -79,7 +81,7 @@ def test_each_reason_under_another_policy_is_true(
     fuzz: SimpleNamespace, name: str, rounds: int, time_limit: float
 ) -> None:
     found = Counter(r for s in range(rounds) for r in check_reasons(fuzz, s, time_limit, name))
-    assert found.keys() >= {*REASONS} - {Reason.HOSTS_AWAY}
+    assert found.keys() >= {*REASONS} - {Reason.HOSTS_AWAY} or not by_night()
 
 
 def test_the_search_for_places_of_several_groups_is_exact(
@@ -98,9 +100,9 @@ def test_the_search_for_places_of_several_groups_is_exact(
         feasibility, "place_choice", lambda p, c: place(p, c) if len(c.groups) == 1 else None
     )
     monkeypatch.setattr(feasibility._Search, "finds", count)
-    for seed in range(300):
+    for seed in range(examples(day=150, nightly=300)):
         check_reasons(fuzz, seed, 0.0)
-    assert min(found[True], found[False]) > 50
+    assert min(found[True], found[False]) > examples(day=15, nightly=50)
 
 
 def with_decision(plan: Plan, number: int, **update: object) -> Plan:
@@ -120,7 +122,7 @@ def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
 ) -> None:
     refuted, believed = Counter[Reason](), Counter[Reason]()
     wrong, unseen = Counter[str](), Counter[str]()
-    for seed in range(150):
+    for seed in range(examples(day=50, nightly=150)):
         policy = fuzz.policies.POLICIES[name]
         round_ = fuzz.play.read(policy.draw(Random(f"reasons {seed}")))
         plan = solve_round(round_, isolation="none", time_limit=0.0)
@@ -140,5 +142,6 @@ def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
                     broken = rules_broken(round_, with_decision(plan, number, detail=other))
                     assert broken <= RULES
                     (wrong if broken else unseen)[fact] += 1
-    assert all(refuted[reason] > believed[reason] for reason in REASONS)
-    assert all(wrong[fact] > unseen[fact] for fact in FACTS)
+    for caught, missed, every in ((refuted, believed, REASONS), (wrong, unseen, FACTS)):
+        met = [one for one in every if by_night() or caught[one] or missed[one]]
+        assert all(caught[one] > missed[one] for one in met)
