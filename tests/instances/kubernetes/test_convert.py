@@ -264,3 +264,12 @@ def test_a_node_whose_kubelet_is_silent_is_not_ready(tmp_path, status, healthy):
     made = node("n0")
     made["status"]["conditions"] = [{"type": "Ready", "status": status}]
     assert convert(tmp_path, made).round.cluster.hosts[0].healthy is healthy
+
+
+def test_requests_are_rounded_up_and_what_a_node_has_down(tmp_path):
+    has, asked = node("n0"), {"cpu": "1500100u", "memory": "1048577", GPU: 1}
+    has["status"]["allocatable"] |= {"cpu": "7500900u", "memory": "1073741823"}
+    made = convert(tmp_path, has, pod("p", containers=[{"resources": {"requests": asked}}]))
+    (wanted,) = made.round.jobs[0].options[0].groups
+    assert (wanted.cpu, wanted.memory) == (1501, 2)
+    assert (made.round.cluster.hosts[0].cpu, made.round.cluster.hosts[0].memory) == (7500, 1023)

@@ -59,6 +59,13 @@ def test_a_plan_becomes_selectors_in_the_order_of_the_bundles(tmp_path):
     assert set(hosts) == {"n0", "n1", "n2"}
 
 
+def test_memory_is_in_bytes_and_what_is_asked_is_rounded_up(tmp_path):
+    asked = {"GPU": 1, "CPU": 0.5, "memory": 3 * 2**20 + 1}
+    made = convert(tmp_path, node("n0"), group("g", {**bundle(1), "unit_resources": asked}))
+    (wanted,) = made.round.jobs[0].options[0].groups
+    assert (wanted.cpu, wanted.memory) == (500, 4)
+
+
 def test_shares_of_gpus_and_selectors(tmp_path):
     holds = group("half", bundle(0.5, "n0"), bundle(0.5, "n0"), state="CREATED")
     waits = group("wants", bundle(1, rack="!r0"))
