@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from placewright.explain.explanation import Explanation
@@ -40,7 +41,9 @@ def explanation_document(
         **({"scheduler": list(explanation.scheduler)} if explanation.scheduler else {}),
         "corrections": None
         if explanation.corrections is None
-        else explanation.corrections.document(),
+        else explanation.corrections.document(
+            partial(words_of(explanation.world.base).say, job=explanation.job)
+        ),
         "facts": explanation.facts,
         "questions": explanation.questions,
     }

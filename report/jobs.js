@@ -6,7 +6,7 @@ const ORDER = { list: [], page: 0, size: PAGE, kind: 0, column: "decision", down
 const COLUMNS = [
   { name: "", key: "letter", text: (job) => LETTERS.get(job) || "" },
   { name: "job", key: "name", text: (job) => JOBS.names[job], value: (job) => JOBS.names[job] },
-  { name: "tenant", key: "tenant", text: (job) => JOBS.tenants[JOBS.tenant[job]], value: (job) => JOBS.tenants[JOBS.tenant[job]] },
+  { name: DATA.words.tenant, key: "tenant", text: (job) => JOBS.tenants[JOBS.tenant[job]], value: (job) => JOBS.tenants[JOBS.tenant[job]] },
   { name: "priority", key: "priority", number: true, text: (job) => String(JOBS.priority[job]), value: (job) => JOBS.priority[job] },
   { name: "GPUs", key: "gpus", number: true, text: (job) => gpuText(JOBS.plans[0].milli[job]), value: (job) => JOBS.plans[0].milli[job] },
   ...PLANS.map((name, p) => ({

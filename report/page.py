@@ -8,12 +8,15 @@ reads of them is JSON that no markup can end, and characters that are not printa
 from __future__ import annotations
 
 import json
-from functools import cache
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 from markupsafe import Markup
 
 from placewright.instances.checks.round import checked
+from placewright.instances.derived.source_words import Words, words_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import round_digest
@@ -63,7 +66,10 @@ def render_report(
     both = zip(subject.names, subject.plans, strict=True)
     each = time_limit / len(subject.plans)
     script, style = _script(), text_of("page.css")
+    words = words_of(round)
+    said = partial(_said, words)
     data = {
+        "words": {one: words.say(one) for one in ("tenant", "Tenant")},
         "map": map_data(subject),
         "jobs": job_data(round, subject.plans),
         "names": list(subject.names),
@@ -76,15 +82,16 @@ def render_report(
             summary=summary(subject),
             objective=objective(subject),
             differences=list(differences(subject)),
-            usage=[*usage(subject), *caps(subject), *pools(subject), *uplinks(subject)]
+            usage=said([*usage(subject), *caps(subject), *pools(subject), *uplinks(subject)])
             if round.policy.spec.places_jobs
             else [],
-            free=list(free(subject)),
-            moves=list(moves(subject)),
+            free=said(free(subject)),
+            moves=said(moves(subject)),
+            say=words.say,
             title=PANELS[round.policy.formulation].title,
-            special=_special(subject),
+            special=[(name, said(tables)) for name, tables in _special(subject)],
             waiting=[waiting(subject, name, made, each) for name, made in both],
-            notes=[*source(subject), *notes(subject)],
+            notes=said([*source(subject), *notes(subject)]),
             digest=round_digest(round),
             mapped=round.policy.spec.places_jobs and subject.cluster.num_gpus > 0,
             policy=content_policy(style, script),
@@ -93,6 +100,14 @@ def render_report(
             data=embedded(data),
         )
     )
+
+
+def _said(words: Words, tables: Iterable[Table]) -> list[Table]:
+    """Return tables with titles and columns in the words of the source of the round."""
+    return [
+        replace(one, title=words.say(one.title), columns=tuple(map(words.say, one.columns)))
+        for one in tables
+    ]
 
 
 def _special(subject: Subject) -> list[tuple[str, list[Table]]]:

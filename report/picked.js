@@ -41,7 +41,7 @@ function hostsText(state, job, most) {
 function showJob(job) {
   const rows = [];
   const add = (name, value) => value !== "" && rows.push(element("dt", name), element("dd", value));
-  add("Tenant", JOBS.tenants[JOBS.tenant[job]]);
+  add(DATA.words.Tenant, JOBS.tenants[JOBS.tenant[job]]);
   add("Priority", String(JOBS.priority[job]));
   if (JOBS.before[job]) add("Before", countGpus(JOBS.before[job]));
   add("On", hostsText(0, job, HOSTS_PICKED));

@@ -7,17 +7,20 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from placewright.instances.derived.source_words import Words
 from placewright.instances.errors import printable
 
 
 class PlainConsole(Console):
     """Rich without markup, and with escapes for control characters in any text.
 
-    Rich drops colour for NO_COLOR and where no terminal is.
+    Rich drops colour for NO_COLOR and where no terminal is. Titles and columns of tables are in
+    the `words` of the source of a round.
     """
 
-    def __init__(self, *, stderr: bool = False) -> None:
+    def __init__(self, *, stderr: bool = False, words: Words | None = None) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+        self.words = Words() if words is None else words
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

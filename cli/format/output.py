@@ -23,11 +23,12 @@ MAX_WARNINGS = 5
 MAX_INVALID = 20
 
 
-def out() -> Console:
-    """Return the console of results."""
+def out(round_: Round | None = None) -> Console:
+    """Return the console of results, whose tables are in the words of the source of a round."""
     from placewright.cli.format.console import PlainConsole
+    from placewright.instances.derived.source_words import words_of
 
-    return PlainConsole()
+    return PlainConsole(words=None if round_ is None else words_of(round_))
 
 
 def err() -> Console:

@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from placewright.cli.format.console import PlainConsole
 from placewright.instances.derived.phrases import count
 
 MAX_ROWS = 20
@@ -27,6 +28,10 @@ def table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
 
 def print_table(console: Console, made: Table) -> None:
     """Print a table and an empty line below it."""
+    if isinstance(console, PlainConsole):
+        made.title = console.words.say(str(made.title))
+        for column in made.columns:
+            column.header = console.words.say(str(column.header))
     console.print(made)
     console.print()
 

@@ -102,7 +102,7 @@ def audit(
     if output_format is Format.JSON:
         typer.echo(json.dumps(_object(plan, found), indent=2))
     else:
-        print_verdict(out(), plan_file, round_, found.verification)
+        print_verdict(out(round_), plan_file, round_, found.verification)
         if found.ok:
             _print(round_, found)
     if not found.ok:
@@ -138,7 +138,7 @@ def _print(round_: Round, found: Audit) -> None:
     from placewright.cli.views.gang.tables import terms_table
     from placewright.instances.derived.doubts import told_lines
 
-    console = out()
+    console = out(round_)
     console.print(verdict_text(round_, found.terms, found.curve), soft_wrap=True)
     for line in told_lines(round_):
         console.print(line, soft_wrap=True)

@@ -62,8 +62,11 @@ def diff(
         note_written(picture)
     from placewright.cli.views.comparison import comparison_object, print_comparison
     from placewright.cli.views.gang.selected import Selection
+    from placewright.instances.derived.source_words import words_of
 
     if output_format is Format.JSON:
-        typer.echo(json.dumps(comparison_object(comparison), indent=2))
+        typer.echo(json.dumps(comparison_object(comparison, words_of(round_)), indent=2))
     else:
-        print_comparison(out(), comparison, round_after.now, Selection(everything))
+        print_comparison(
+            out(round_), comparison, round_after.now, Selection(everything), words_of(round_)
+        )

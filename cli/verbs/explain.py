@@ -171,6 +171,6 @@ def _explain_all(
     if as_json:
         typer.echo(json.dumps(kinds_document(kinds, round_digest(round_)), indent=2))
     else:
-        print_table(out(), kinds_table(kinds, beside=plan is not None))
+        print_table(out(round_), kinds_table(kinds, beside=plan is not None))
     verdicts = [kind.explanation.verdict for kind in kinds]
     return not verdicts or any(verdict is not Verdict.UNDECIDED for verdict in verdicts)

@@ -155,7 +155,7 @@ def solve(
         from placewright.cli.views.gang.selected import Selection
         from placewright.cli.views.tables import print_plan
 
-        print_plan(out(), round_, plan, Selection(everything, waiting, shown))
+        print_plan(out(round_), round_, plan, Selection(everything, waiting, shown))
     if unwritten is not None:
         raise unwritten
     note_written(output)

@@ -90,7 +90,7 @@ def verify(
             made["within"] = within_object(within)
         typer.echo(json.dumps(made, indent=2))
     else:
-        print_verdict(out(), plan_file, round_, verification, verbose)
+        print_verdict(out(round_), plan_file, round_, verification, verbose)
         if verbose:
             _print_rules(out(), plan, verification)
         if bounds is not None:

@@ -235,7 +235,7 @@ def whatif(
         if output_format is Format.JSON:
             typer.echo(json.dumps(whatif_object(answer, given.edits), indent=2))
         else:
-            print_whatif(out(), answer, given.edits, Selection(everything))
+            print_whatif(out(answer.round), answer, given.edits, Selection(everything))
     if interrupts.raised:
         raise typer.Exit(interrupts.exit_code)
 
@@ -247,4 +247,4 @@ def _print_unfinished(round_: Round, first: Plan, edits: Edits, *, as_json: bool
     if as_json:
         typer.echo(json.dumps(unfinished_object(first, edits), indent=2))
     else:
-        print_unfinished(out(), round_, first, edits)
+        print_unfinished(out(round_), round_, first, edits)

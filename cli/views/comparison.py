@@ -13,6 +13,7 @@ from placewright.cli.views.gang.selected import DEFAULT, Selection
 from placewright.explain.conclusions import conclusions, quota_text
 from placewright.instances.derived.phrases import several
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
+from placewright.instances.derived.source_words import OF_ROUNDS, Words
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.facts.outcomes import OUTCOMES
 from placewright.report.text import NONE, after, gpus, number, place, term_name, term_text
@@ -29,17 +30,21 @@ MAX_JOBS = 3
 
 
 def print_comparison(
-    console: Console, comparison: Comparison, now: int, selection: Selection = DEFAULT
+    console: Console,
+    comparison: Comparison,
+    now: int,
+    selection: Selection = DEFAULT,
+    words: Words = OF_ROUNDS,
 ) -> None:
     """Print what the comparison comes to, and what differs in jobs, terms and free domains."""
     for sentence in conclusions(comparison):
-        console.print(sentence, soft_wrap=True)
+        console.print(words.say(sentence), soft_wrap=True)
     console.print()
     if comparison.is_empty:
         return
     shown = [one for one in comparison.jobs if selection.everything or one.change not in QUIET]
     if shown:
-        print_table(console, _job_table(shown[: selection.rows], now))
+        print_table(console, _job_table(shown[: selection.rows], now, words))
         print_rest(console, len(shown), "more job", selection.rows)
     print_table(console, _term_table(comparison))
     if any(one.before != one.after or one.added for one in comparison.free):
@@ -48,11 +53,11 @@ def print_comparison(
         print_table(console, _waiting_table(comparison))
 
 
-def comparison_object(comparison: Comparison) -> dict[str, Any]:
+def comparison_object(comparison: Comparison, words: Words = OF_ROUNDS) -> dict[str, Any]:
     """Return what `--format json` prints of a comparison (docs/cli.md)."""
     return {
         "empty": comparison.is_empty,
-        "conclusions": list(conclusions(comparison)),
+        "conclusions": [words.say(one) for one in conclusions(comparison)],
         "jobs": [_job_object(one) for one in comparison.jobs],
         "terms": [_term_object(one) for one in comparison.terms],
         "free": [one._asdict() for one in comparison.free],
@@ -64,7 +69,7 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _job_table(changes: list[JobChange], now: int) -> Table:
+def _job_table(changes: list[JobChange], now: int, words: Words) -> Table:
     columns = ("job", "GPUs", "change", "before", "after")
     made = table("Jobs decided otherwise", *columns, right=("GPUs",))
     for one in changes:
@@ -72,8 +77,8 @@ def _job_table(changes: list[JobChange], now: int) -> Table:
             one.job.name,
             gpus(one.milli_gpu),
             one.change,
-            _side(one, one.before),
-            _side(one, one.after, now),
+            words.say(_side(one, one.before)),
+            words.say(_side(one, one.after, now)),
         )
     return made
 

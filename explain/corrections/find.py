@@ -73,12 +73,12 @@ class Correction:
         """All changes as edits of the round, as `whatif` takes them."""
         return Edits(edits=tuple(edit for part in self.parts for edit in part.form.edits))
 
-    def document(self) -> dict[str, Any]:
-        """Return the correction as a part of a JSON document."""
+    def document(self, say: Callable[[str], str] = str) -> dict[str, Any]:
+        """Return the correction as a part of a JSON document; `say` has the words of a source."""
         return {
             "who": [str(who) for who in self.who],
             "cost": self.cost,
-            "text": self.text,
+            "text": say(self.text),
             "minimal": self.minimal,
             "beside_plan": self.beside_plan,
             "edits": self.edits.model_dump(mode="json", exclude_unset=True)["edits"],
@@ -104,10 +104,10 @@ class Corrections:
     now: tuple[Correction, ...]
     left_out: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
-        """Return the corrections as a part of a JSON document."""
-        some_day = None if self.some_day is None else [one.document() for one in self.some_day]
-        now = [one.document() for one in self.now]
+    def document(self, say: Callable[[str], str] = str) -> dict[str, Any]:
+        """Return the corrections as a part of a JSON document; `say` has the words of a source."""
+        some_day = None if self.some_day is None else [one.document(say) for one in self.some_day]
+        now = [one.document(say) for one in self.now]
         return {"some_day": some_day, "now": now, "left_out": list(self.left_out)}
 
 

@@ -65,6 +65,7 @@ def _words(terms: str, helps: str) -> Words:
 _NODES = """\
     hosts = nodes
     host = node
+    Hosts = Nodes
 """
 _SLURM = r"""
     on hosts of host set partition/SET only = in partition \1 only (-p)
@@ -95,6 +96,8 @@ _SLURM = r"""
     ask for a run time of at most = shorten --time to at most
     tenants = accounts
     tenant = account
+    Tenants = Accounts
+    Tenant = Account
 """
 _SLURM_HELPS = r"""
     \(dependency\) = scontrol update jobid=JOB dependency= (it then waits for no job)
@@ -123,6 +126,8 @@ _KUBERNETES = r"""
     cap cohort/SET = cohort \1
     tenants = queues
     tenant = queue
+    Tenants = Queues
+    Tenant = Queue
 """
 _KUBERNETES_HELPS = """
     fewer pods = create the missing pods, or lower the minimum of its group
@@ -138,10 +143,10 @@ _WORDS: Mapping[str, Words] = {
     "kubernetes": _words(_KUBERNETES + _NODES, _KUBERNETES_HELPS),
     "kueue": _words(_KUBERNETES + _NODES + _KUEUE, _KUBERNETES_HELPS),
 }
-_OF_ROUNDS = Words()
+OF_ROUNDS = Words()
 
 
 def words_of(round_: Round) -> Words:
     """Return the words of the source of a round; those of rounds where it has none."""
     notes = round_.annotations
-    return _WORDS.get(notes.get(KUBERNETES_TENANTS, notes.get(SOURCE, "")), _OF_ROUNDS)
+    return _WORDS.get(notes.get(KUBERNETES_TENANTS, notes.get(SOURCE, "")), OF_ROUNDS)

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from placewright import InvalidInputError, Round, explain_job, solve_round
+from placewright.cli.app import main
 from placewright.cli.views.explanation import kinds_table, lines
+from placewright.explain.document import explanation_document
 from placewright.explain.kinds import explain_all
 from placewright.instances.converters import read_slurm
 from placewright.instances.derived.doubts import why_waits
 from placewright.instances.derived.source_words import words_of
+from placewright.instances.io.files import load_plan, write
+from placewright.report.page import render_report
 from tests.instances.kubernetes import dumps
 from tests.support import slurm_dumps
 from tests.support.slurm_dumps import job, node, running
@@ -190,3 +194,22 @@ def test_a_dump_of_a_release_that_is_too_old_names_it(tmp_path):
 def test_a_cluster_without_gres_says_so(tmp_path):
     made = slurm_dumps.convert(tmp_path, [job(1, tres_per_node="gpu:1")], [node("h0", "")])
     assert any("gres.conf" in what for what in made.book.unsaid)
+
+
+def test_tables_pages_differences_and_json_have_the_words_of_slurm(tmp_path, capsys):
+    busy = running(1, ("h0", 4, 0, "gpu:h100:8"), account="lab")
+    waits = job(2, account="lab", tres_per_node="gpu:8", features="fast", qos="low")
+    nodes = [node("h0", active_features="fast"), node("h1")]
+    round_ = slurm(tmp_path, busy, waits, nodes=nodes)
+    files = [str(tmp_path / name) for name in ("round.json", "plan.json", "page.html")]
+    write(round_, files[0])
+    assert main(["solve", *files[:1], "-o", files[1]]) == 0
+    tables = capsys.readouterr().out
+    assert "Accounts, in GPUs" in tables
+    assert "tenant" not in tables.lower()
+    plan = load_plan(files[1])
+    assert "Accounts, in GPUs" in (page := render_report(round_, plan))
+    assert '"words":{"tenant":"account","Tenant":"Account"}' in page
+    found = explain_job(round_, plan, "2", corrections=6, isolation="none")
+    listed = explanation_document(found, "")["corrections"]["now"]
+    assert "drop feature fast (-C)" in {one["text"] for one in listed}
