@@ -80,7 +80,7 @@ def read_slurm(
         read_records(Dump, found.parts[part], part).last_update for part in ("jobs", "nodes")
     )
     now = min(of_jobs or max(_moments(jobs), default=of_nodes or 0), MAX_NOW)
-    nodes = take_nodes(listed, book)
+    nodes = take_nodes(listed, book, reservations="reservations" in found.parts)
     if not nodes.by_name:
         raise InvalidInputError(
             "expected at least one node", file=found.parts["nodes"].file, path=("nodes",), value=[]

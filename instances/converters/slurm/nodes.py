@@ -20,6 +20,7 @@ from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, HostEntry
 
 AWAY = frozenset(
     {
+        "BLOCKED",
         "DOWN",
         "DRAIN",
         "DRAINED",
@@ -28,11 +29,14 @@ AWAY = frozenset(
         "FAIL",
         "FAILING",
         "FUTURE",
+        "INVALID",
         "INVALID_REG",
         "MAINT",
         "NOT_RESPONDING",
         "NO_RESPOND",
         "POWERING_DOWN",
+        "POWER_DOWN",
+        "POWER_DRAIN",
         "REBOOT_ISSUED",
         "REBOOT_REQUESTED",
         "UNKNOWN",
@@ -43,6 +47,9 @@ AWAY = frozenset(
 NODE = "node"
 WHOLE_NODE = 1000
 """Of the resource `node`, where some job has its nodes alone: that is all, another job has 1."""
+
+MAINTENANCE = "MAINTENANCE"
+"""A state in which jobs of the reservation start alone; where a dump has none, nothing does."""
 
 MAX_NAME = 240
 MAX_REMEMBERED = 1024
@@ -132,11 +139,18 @@ class Nodes:
         return self._matching[text]
 
 
-def take_nodes(nodes: Sequence[SlurmNode], book: Bookkeeping) -> Nodes:
-    """Return the nodes that become hosts; what of them is left out is in the bookkeeping."""
+def take_nodes(
+    nodes: Sequence[SlurmNode], book: Bookkeeping, *, reservations: bool = True
+) -> Nodes:
+    """Return the nodes that become hosts; what of them is left out is in the bookkeeping.
+
+    `reservations`: the dump has them.
+    """
     kept: dict[str, SlurmNode] = {}
     partitions: dict[str, set[str]] = {}
     for node in nodes:
+        if not reservations and MAINTENANCE in node.states:
+            node = node.model_copy(update={"state": ("MAINT",)})
         if not NODE_NAME.fullmatch(node.name):
             book.leave("nodes", "a name that Slurm's commands cannot have", node.name)
         elif node.name in kept:

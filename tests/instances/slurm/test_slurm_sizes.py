@@ -151,3 +151,10 @@ def test_memory_that_slurm_does_not_allocate_keeps_nobody_out(tmp_path):
     made = convert(tmp_path, [held, one], [node("h0")], config=config)
     plan = solve_round(made.round, time_limit=5.0, isolation="none")
     assert plan.decisions[1].decision is DecisionKind.START
+
+
+@pytest.mark.parametrize("state", ["MAINTENANCE", "INVALID", "BLOCKED", "POWER_DRAIN"])
+def test_nodes_that_slurm_starts_nothing_on_are_away(tmp_path, state):
+    nodes = [node("h0", state=["IDLE", state]), node("h1", state=["IDLE", "PLANNED"])]
+    made = convert(tmp_path, [asked(1, "node=1", tres_per_node="gpu:1")], nodes)
+    assert [host.healthy for host in made.round.cluster.hosts] == [False, True]
