@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+import fuzz.policies
+import fuzz.policies.gang
+import fuzz.run
 from examples import examples
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = examples(day=8, nightly=25)
 
 
-@pytest.fixture(scope="module")
-def fuzz() -> Iterator[SimpleNamespace]:
-    """The modules of the fuzz, which are importable from the repository's root only."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        names = ("policies", "run", "policies.gang")
-        yield SimpleNamespace(
-            **{name.split(".")[-1]: importlib.import_module(f"fuzz.{name}") for name in names}
-        )
-
-
 @pytest.mark.parametrize(
     ("name", "settings"), [("gang", None), ("cells", None), ("gang", "counting")]
 )
-def test_nothing_fails_where_running_jobs_have_a_budget(fuzz, name, settings):
+def test_nothing_fails_where_running_jobs_have_a_budget(name, settings):
     policy = fuzz.policies.POLICIES[name]
     chosen = tuple(s for s in policy.settings if settings in (None, s.name))
 
@@ -40,7 +29,7 @@ def test_nothing_fails_where_running_jobs_have_a_budget(fuzz, name, settings):
             running = [job for job in raw["jobs"] if job.get("running")]
             pending = [job for job in raw["jobs"] if not job.get("running")]
             if running and pending:
-                raw["policy"]["limits"] = {"disruption": fuzz.gang.disruption_limits(rng)}
+                raw["policy"]["limits"] = {"disruption": fuzz.policies.gang.disruption_limits(rng)}
                 for job in pending:
                     job["priority"] = rng.choice((0, 2, 2))
                 return raw

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import fuzz.book.facts
+import fuzz.book.gangs
+import fuzz.policies
+import fuzz.run
 from examples import examples
 
 ROOT = Path(__file__).parents[2]
@@ -37,18 +38,7 @@ FEATURES = {
 Raw = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def fuzz() -> Iterator[SimpleNamespace]:
-    """The modules of the fuzz, which are importable from the repository's root only."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        names = ("book.facts", "book.gangs", "book.references", "policies", "run")
-        yield SimpleNamespace(
-            **{name.split(".")[-1]: importlib.import_module(f"fuzz.{name}") for name in names}
-        )
-
-
-def test_nothing_fails_in_crowded_rounds_and_each_feature_is_met(fuzz):
+def test_nothing_fails_in_crowded_rounds_and_each_feature_is_met():
     state = fuzz.run.run(fuzz.policies.POLICIES["priorities"], ROUNDS, 0, None, lambda *_: None)
     assert not state.failures
     assert all(state.features[name] >= examples(day=1, nightly=5) for name in FEATURES)
@@ -176,11 +166,11 @@ KEPT = start("old", "h0", 0, 1, 2, 3, kind="keep")
         ),
     ],
 )
-def test_the_rule_book_judges_preemption_by_need(fuzz, round_, decisions, wrong):
-    assert fuzz.gangs.fault(round_, {"decisions": decisions}) == wrong
+def test_the_rule_book_judges_preemption_by_need(round_, decisions, wrong):
+    assert fuzz.book.gangs.fault(round_, {"decisions": decisions}) == wrong
 
 
-def test_the_rule_book_compares_values_and_classes_with_the_certificate(fuzz):
+def test_the_rule_book_compares_values_and_classes_with_the_certificate():
     round_ = round_of(1, [job("low", 0, 8), job("high", 1, 4)])
     plan = {"decisions": [{"job": "low", "decision": "wait"}, start("high", "h0", 0, 1, 2, 3)]}
     levels = [{"cells": False, "entitled": True, "priority": p} for p in (1, 0)]
@@ -188,21 +178,22 @@ def test_the_rule_book_compares_values_and_classes_with_the_certificate(fuzz):
         {"name": "value_1", "value": 4000, "precedences": levels[:1]},
         {"name": "value_2", "value": 0, "precedences": levels[1:]},
     ]
-    assert not fuzz.gangs.fault(round_, {**plan, "certificate": {"terms": told}})
+    fault = fuzz.book.gangs.fault
+    assert not fault(round_, {**plan, "certificate": {"terms": told}})
     other = [told[0], {**told[1], "value": 8000}]
-    assert "its terms are" in fuzz.gangs.fault(round_, {**plan, "certificate": {"terms": other}})
+    assert "its terms are" in fault(round_, {**plan, "certificate": {"terms": other}})
     other = [told[0], {**told[1], "precedences": levels}]
-    assert "classes are" in fuzz.gangs.fault(round_, {**plan, "certificate": {"terms": other}})
+    assert "classes are" in fault(round_, {**plan, "certificate": {"terms": other}})
 
 
-def test_values_grow_with_age_and_who_is_held_starts_in_no_plan(fuzz):
+def test_values_grow_with_age_and_who_is_held_starts_in_no_plan():
     jobs = [
         job("old", 0, 4, submitted=70),
         job("later", 0, 2, submitted=70, not_before=101),
         job("held", 0, 2, held=True),
     ]
     round_ = round_of(1, jobs, aging={"doubles_after_s": 20, "limit": 2}) | {"now": 100}
-    plans = [judged for judged in fuzz.gangs.plans(round_, Random(0)) if not judged.broken]
+    plans = [judged for judged in fuzz.book.gangs.plans(round_, Random(0)) if not judged.broken]
     assert [dict(judged.terms) for judged in plans] == [{"value": 0}, {"value": 8000}]
     assert all(d["decision"] == "wait" for p in plans for d in p.document()["decisions"][1:])
 
@@ -218,11 +209,11 @@ def test_values_grow_with_age_and_who_is_held_starts_in_no_plan(fuzz):
     ],
     ids=str,
 )
-def test_who_names_what_is_not_there_is_invalid_and_waits_in_every_plan(fuzz, part):
+def test_who_names_what_is_not_there_is_invalid_and_waits_in_every_plan(part):
     round_ = round_of(1, [job("good", 0, 8), job("bad", 1, 4)])
     round_["jobs"][1] |= part
-    assert fuzz.facts.Facts(round_).invalid == {"bad"}
-    plans = list(fuzz.gangs.plans(round_, Random(0)))
+    assert fuzz.book.facts.Facts(round_).invalid == {"bad"}
+    plans = list(fuzz.book.gangs.plans(round_, Random(0)))
     valid = [judged.document() for judged in plans if not judged.broken]
     assert len(valid) == 2  # `good` starts or waits
     waits = {"job": "bad", "decision": "wait", "reason": "invalid"}

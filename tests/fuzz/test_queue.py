@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import copy
-import importlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import fuzz.play
+import fuzz.policies.queue
 from placewright import solve_round
 
 Raw = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def fuzz() -> Iterator[SimpleNamespace]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[2])
-        play, queue = (importlib.import_module(f"fuzz.{n}") for n in ("play", "policies.queue"))
-        yield SimpleNamespace(play=play, queue=queue)
 
 
 def job(name: str, gpus: int, seconds: int, **more: Any) -> Raw:
@@ -89,10 +80,10 @@ def delays(plan: Raw) -> None:
         (delays, "maintenance"),
     ],
 )
-def test_a_plan_is_judged(fuzz: SimpleNamespace, change: Callable[[Raw], None], words: str) -> None:
+def test_a_plan_is_judged(change: Callable[[Raw], None], words: str) -> None:
     plan = solve_round(fuzz.play.read(ROUND), isolation="none", time_limit=5.0)
     document = copy.deepcopy(plan.model_dump(mode="json", exclude_none=True))
     assert set(document["sections"][-1]["starts"]) == {"first", "second"}
     change(document)
-    assert words in fuzz.queue.fault(ROUND, document)
-    assert bool(words) == bool(fuzz.queue.fault(ROUND, document))
+    assert words in fuzz.policies.queue.fault(ROUND, document)
+    assert bool(words) == bool(fuzz.policies.queue.fault(ROUND, document))
