@@ -75,14 +75,6 @@ class Parameters:
     max_chain_cells: int = 400_000_000
     # Alternatives times leases between two looks at the clock: about a CPU second.
     clock_check_cells: int = 50_000_000
-    # Alternatives times leases of all LNS steps together: about a quarter of a CPU second.
-    max_lns_cells: int = 4_000_000
-    max_lns_steps: int = 300  # Destroy-and-repair steps
-    # Standard deviation of the logarithm of the random factor on greedy ranks.
-    lns_noise_sigma: float = 0.3
-    lns_window_share: float = 0.3  # Share of the steps that destroy a window of leases
-    # Jobs times leases that the ejection chains of one step may examine.
-    max_lns_chain_cells: int = 3_000_000
     # Passes over the jobs that did not get the alternative of the guiding selection.
     max_relinking_passes: int = 3
     # Share of the promises that may be inserted by ejection chains where headroom is kept.

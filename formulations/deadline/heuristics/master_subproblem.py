@@ -16,11 +16,7 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
     list_schedule,
     objective,
 )
-from placewright.formulations.deadline.heuristics.local_search import (
-    improve,
-    relink,
-    restore_promises,
-)
+from placewright.formulations.deadline.heuristics.local_search import relink, restore_promises
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRows,
@@ -260,13 +256,13 @@ def _integral_point(outcome: Outcome | None) -> Floats | None:
 # The master (`master_lp`) bounds what can be admitted; its LP solution is rounded down, then
 # improved by MIPs over a growing core (`core_mip`). For each choice list scheduling, ejection
 # chains, path relinking and a feasibility MIP look for leases. Small problems end with the exact
-# time-indexed model, larger ones with large neighbourhood search.
+# time-indexed model.
 #
 # References
 # ----------
 # Balas and Zemel, "An algorithm for large zero-one knapsack problems", Operations Research 28,
 # 1980; Glover, "Ejection chains, reference structures and alternating path methods", Discrete
-# Applied Mathematics 65, 1996; Shaw, CP'98 (LNS).
+# Applied Mathematics 65, 1996.
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,11 +353,6 @@ class MasterSubproblem(SearchState):
     def small(self) -> bool:
         """Whether the time-indexed model is small enough to be solved."""
         return time_indexed.size(self.problem) <= parameters.PARAMETERS.max_time_indexed_cells
-
-    def search_neighbourhoods(self) -> Iterator[Schedule | UpperBound]:
-        """Improve the best schedule by LNS."""
-        for found in improve(self.problem, self.best, self.session.expired):
-            yield from self._accept(found)
 
     def _solve_master(self, master: MasterLp) -> Iterator[Schedule | UpperBound]:
         """Solve the master, yield bounds of what it allows, and schedules of its selections."""
@@ -466,10 +457,5 @@ PHASES: tuple[Phase[MasterSubproblem, Schedule | UpperBound], ...] = (
     ),
     Phase("master with kept promises", MasterSubproblem.improve_with_kept_promises),
     Phase("time-indexed model", MasterSubproblem.solve_time_indexed, MasterSubproblem.small),
-    Phase(
-        "LNS",
-        MasterSubproblem.search_neighbourhoods,
-        lambda search: not search.small(),
-    ),
 )
 """The order of steps. Each phase may take all the time that is left."""

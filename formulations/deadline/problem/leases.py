@@ -189,13 +189,6 @@ class ScheduleState:
 # describe it, and no array is as large as alternatives times leases.
 
 
-def forced_leases(problem: Problem, alternatives: Ints, leases: Ints) -> Ints:
-    """Return the leases each alternative needs by each lease's end (alternatives, leases)."""
-    late = problem.end[alternatives] - problem.need[alternatives]
-    needed: Ints = np.clip(leases + 1 - late[:, None], 0, problem.need[alternatives, None])
-    return needed
-
-
 class Slack:
     """Residual milli-GPU leases before each T, with the forced demand of promises taken off.
 

@@ -16,7 +16,7 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
     list_schedule,
     objective,
 )
-from placewright.formulations.deadline.problem.leases import Slack, forced_leases
+from placewright.formulations.deadline.problem.leases import Slack
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 
 KINDS: tuple[dict[str, Any], ...] = (
@@ -131,24 +131,6 @@ def test_nothing_that_fits_is_turned_down_for_want_of_spare_time(tiny: ModuleTyp
             assert slack.admits_each(np.array([alternative])).all()
             slack.add(alternative)
         assert (slack.residual == Slack(problem, schedule.alternative).residual).all()
-
-
-def test_work_is_forced_before_a_time_only_as_far_as_it_cannot_follow() -> None:
-    whole = {"dtype": np.int64}
-    problem = Problem(
-        capacity=np.full((1, 5), 1, **whole),
-        loss=np.zeros(2, **whole),
-        job=np.array([0, 1]),
-        need=np.array([3, 2]),
-        first=np.array([0, 2]),
-        end=np.array([4, 5]),
-        value=np.ones(2, **whole),
-        demand=np.ones((2, 1), **whole),
-    )
-    assert forced_leases(problem, np.array([0, 1]), np.arange(5)).tolist() == [
-        [0, 1, 2, 3, 3],
-        [0, 0, 0, 1, 2],
-    ]
 
 
 def nothing(problem: Problem) -> Schedule:

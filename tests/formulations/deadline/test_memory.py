@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from placewright.array_types import Ints
 from placewright.formulations.deadline.heuristics.list_scheduling import complete
-from placewright.formulations.deadline.heuristics.local_search import improve
 from placewright.formulations.deadline.models.demand_bound import DemandRows
 from placewright.formulations.deadline.problem.compile import CapacityRows, compile_admission
-from placewright.formulations.deadline.problem.leases import Slack, forced_leases
+from placewright.formulations.deadline.problem.leases import Slack
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, usage_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -56,7 +56,6 @@ def test_many_due_times_and_a_far_horizon_take_little_memory() -> None:
         chosen = np.zeros(problem.alternatives)
         chosen[found.alternative[found.alternative != NONE]] = 1.0
         assert not list(DemandRows(problem).violated(chosen))
-        assert not list(improve(problem, found, lambda: False))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -96,19 +95,28 @@ def test_parts_add_up_to_the_whole() -> None:
     assert (usage_of(demand, runs) == demand.T @ runs.astype(np.int64)).all()
 
 
+def forced_leases(problem: Problem, alternatives: Ints) -> Ints:
+    """Leases that each alternative needs by each lease's end (alternatives, leases)."""
+    late = problem.end[alternatives] - problem.need[alternatives]
+    needed: Ints = np.clip(
+        np.arange(problem.horizon) + 1 - late[:, None], 0, problem.need[alternatives, None]
+    )
+    return needed
+
+
 def test_spare_time_is_what_single_leases_say() -> None:
     problem = many_alternatives(12, 6_500)
     alternative = np.full(problem.jobs, NONE, dtype=np.int64)
     alternative[problem.job[::-3]] = np.arange(problem.alternatives)[::-3]
     slack, every = Slack(problem, alternative), np.arange(problem.horizon)
-    needed = forced_leases(problem, alternative[alternative != NONE], every)
+    needed = forced_leases(problem, alternative[alternative != NONE])
     left = (
         problem.capacity.cumsum(axis=1)
         - problem.demand[alternative[alternative != NONE]].T @ needed
     )
     assert (slack.residual == left).all()
     alternatives = np.arange(problem.alternatives)
-    asked = problem.demand * forced_leases(problem, alternatives, every)
+    asked = problem.demand * forced_leases(problem, alternatives)
     # Also where little is left.
     slack.residual -= slack.residual[:, :1] + 700_000 * (every > 100)
     fits = (slack.residual >= asked).all(axis=1)
