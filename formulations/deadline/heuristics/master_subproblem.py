@@ -16,7 +16,7 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
     list_schedule,
     objective,
 )
-from placewright.formulations.deadline.heuristics.local_search import relink, restore_promises
+from placewright.formulations.deadline.heuristics.local_search import relink
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRows,
@@ -395,17 +395,10 @@ class MasterSubproblem(SearchState):
         if key in self.tried:
             return
         self.tried.add(key)
-        listed = list_schedule(problem, selection.alternative)
-        found = complete(problem, listed)
+        found = complete(problem, list_schedule(problem, selection.alternative))
         if objective(problem, found) > objective(problem, self.best):
             yield from self._accept(found)
         elif problem.loss.any():
-            saved = np.append(self.saved, 0)
-            if saved[selection.alternative].sum() >= saved[self.best.alternative].sum():
-                restored = restore_promises(problem, listed, saved[self.best.alternative])
-                yield from self._accept(
-                    complete(problem, relink(problem, restored, selection.alternative))
-                )
             yield from self._accept(
                 complete(problem, relink(problem, self.best, selection.alternative))
             )

@@ -6,7 +6,6 @@ The profile `long` tries more rounds of each kind.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,8 +15,7 @@ from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
-from placewright.formulations.deadline.heuristics.local_search import relink, restore_promises
+from placewright.formulations.deadline.heuristics.local_search import relink
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRows,
     MasterLp,
@@ -143,26 +141,6 @@ def test_path_relinking_never_breaks_a_promise(tiny: ModuleType) -> None:
         relinked = relink(problem, schedule, choice)
         assert relinked.fits(problem)
         assert relinked.broken(problem) <= schedule.broken(problem)
-
-
-def test_restoration_brings_promises_back_or_leaves_a_schedule_that_fits(tiny: ModuleType) -> None:
-    restored = 0
-    for seed in range(4 * ROUNDS):
-        problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, gangs=bool(seed % 2))
-        schedule = answer(problem).best
-        saved = np.append(problem.loss[problem.job] - problem.lost, 0)
-        must_keep = saved[schedule.alternative]
-        # The same round, filled as if nobody had a promise.
-        careless = list_schedule(
-            replace(problem, loss=np.zeros_like(problem.loss)), first_alternatives(problem)
-        )
-        after = restore_promises(problem, careless, must_keep)
-        assert after.fits(problem)
-        assert (after.alternative != NONE)[must_keep > 0].sum() >= (careless.alternative != NONE)[
-            must_keep > 0
-        ].sum()
-        restored += after.broken(problem) < careless.broken(problem)
-    assert restored
 
 
 def first_alternatives(problem: Problem) -> Any:
