@@ -44,7 +44,6 @@ STANDARD_TERMS = {
     "seating": "assignment",
     "barring": "preemption rows",
     "lying": "running jobs; wrong, of a bound",
-    "steering": "path relinking",
     "bettered": "improved",
 }
 

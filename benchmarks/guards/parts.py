@@ -133,7 +133,6 @@ MOVES: Mapping[str, Run] = {
     "deadline/choose_alternatives": NONE,
     "deadline/core_search": _no_steps,
     "deadline/find_leases": partial(_returned, Feasibility()),
-    "deadline/relink": SECOND,
     "deadline/right_shift": SECOND,
     "deadline/EjectionChains._find_chain": NONE,
     "deadline/DemandRows.violated": _no_steps,

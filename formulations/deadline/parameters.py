@@ -75,8 +75,6 @@ class Parameters:
     max_chain_cells: int = 400_000_000
     # Alternatives times leases between two looks at the clock: about a CPU second.
     clock_check_cells: int = 50_000_000
-    # Passes over the jobs that did not get the alternative of the guiding selection.
-    max_relinking_passes: int = 3
     # Share of the promises that may be inserted by ejection chains where headroom is kept.
     max_inserted_share: float = 0.02
     # Share of the slack before each lease that headroom may reserve; the rest is for jobs without a

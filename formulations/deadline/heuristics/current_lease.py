@@ -14,7 +14,7 @@ from placewright.array_types import Ints
 from placewright.formulations.common.phases import inner_plans
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.list_scheduling import EjectionChains, Offers
-from placewright.formulations.deadline.heuristics.local_search import right_shift
+from placewright.formulations.deadline.heuristics.right_shift import right_shift
 from placewright.formulations.deadline.problem.compile import Admission
 from placewright.formulations.deadline.problem.leases import (
     MAX_OTHER_PRIORITY,

@@ -16,7 +16,6 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
     list_schedule,
     objective,
 )
-from placewright.formulations.deadline.heuristics.local_search import relink
 from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRows,
@@ -255,7 +254,7 @@ def _integral_point(outcome: Outcome | None) -> Floats | None:
 
 # The master (`master_lp`) bounds what can be admitted; its LP solution is rounded down, then
 # improved by MIPs over a growing core (`core_mip`). For each choice list scheduling, ejection
-# chains, path relinking and a feasibility MIP look for leases. Small problems end with the exact
+# chains and a feasibility MIP look for leases. Small problems end with the exact
 # time-indexed model.
 #
 # References
@@ -396,12 +395,7 @@ class MasterSubproblem(SearchState):
             return
         self.tried.add(key)
         found = complete(problem, list_schedule(problem, selection.alternative))
-        if objective(problem, found) > objective(problem, self.best):
-            yield from self._accept(found)
-        elif problem.loss.any():
-            yield from self._accept(
-                complete(problem, relink(problem, self.best, selection.alternative))
-            )
+        yield from self._accept(found)
 
     def solve_time_indexed(self) -> Iterator[Schedule | UpperBound]:
         """Solve the exact time-indexed model; yield its schedule and claimed bound."""

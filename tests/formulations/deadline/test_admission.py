@@ -15,7 +15,6 @@ from formulation_parameters import set_parameters
 
 from examples import examples
 from placewright.formulations.deadline import parameters
-from placewright.formulations.deadline.heuristics.local_search import relink
 from placewright.formulations.deadline.models.demand_bound import (
     DemandRows,
     MasterLp,
@@ -126,21 +125,6 @@ def test_a_round_of_nobody_has_nothing_to_promise() -> None:
     found = answer(problem)
     assert found.best.admitted(problem) == 0
     assert [(bound.term, bound.value) for bound in found.bounds] == [(BROKEN, 0), (ADMITTED, 0)]
-
-
-def test_path_relinking_never_breaks_a_promise(tiny: ModuleType) -> None:
-    rng = np.random.default_rng(5)
-    for seed in range(2 * ROUNDS):
-        problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, releases=True)
-        schedule = answer(problem).best
-        choice = np.full(problem.jobs, NONE, dtype=np.int64)
-        alternatives = np.flatnonzero(
-            (rng.random(problem.alternatives) < 0.4) & feasible_alone(problem)
-        )
-        choice[problem.job[alternatives]] = alternatives
-        relinked = relink(problem, schedule, choice)
-        assert relinked.fits(problem)
-        assert relinked.broken(problem) <= schedule.broken(problem)
 
 
 def first_alternatives(problem: Problem) -> Any:

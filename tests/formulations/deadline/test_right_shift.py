@@ -11,7 +11,7 @@ import pytest
 
 from placewright.array_types import Ints
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
-from placewright.formulations.deadline.heuristics.local_search import right_shift
+from placewright.formulations.deadline.heuristics.right_shift import right_shift
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 
 KINDS: tuple[dict[str, Any], ...] = (

@@ -1,4 +1,15 @@
-"""Improved schedules of leases: path relinking, right shift."""
+"""Right shift: the same promises, with as little as possible in the current lease (ALAP).
+
+Work that later leases can hold need not run now. So leases are filled from the horizon
+backwards, around as many as possible of the running jobs that would otherwise be preempted.
+Then single jobs are exchanged: jobs that should run now move in, where there is capacity or in
+place of others; and the costliest of the others move out, to a later lease that is free or
+freed by ejection chains. Each change lowers the cost of the current lease. A heuristic.
+
+Headroom is capacity of later leases that is reserved for jobs yet to come, which pulls work into
+the current lease. It is at most a share of the slack that promises leave before each lease. Where
+the promises do not fit beside it, it is halved twice, then dropped.
+"""
 
 from __future__ import annotations
 
@@ -10,92 +21,10 @@ from placewright.array_types import Ints
 from placewright.formulations.deadline import parameters
 from placewright.formulations.deadline.heuristics.list_scheduling import (
     EjectionChains,
-    by_density,
     schedule_by_lease,
 )
 from placewright.formulations.deadline.problem.leases import ScheduleState, Slack
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule, chunks
-
-# Path relinking: from a schedule towards a better selection, keeping the promises that it keeps.
-#
-# A selection that is as good as demand-bound rows allow may find no leases for some of its jobs; if
-# those jobs had promises, its schedule is worthless. So from the incumbent one job after another
-# switches to its alternative of the selection, or is inserted, by ejection chains; where that fails
-# the job keeps what it had.
-#
-# References
-# ----------
-# Glover, Laguna and Marti, "Fundamentals of scatter search and path relinking", Control and
-# Cybernetics 29, 2000.
-
-
-def relink(
-    problem: Problem,
-    schedule: Schedule,
-    alternative: Ints,
-    *,
-    work_limit: int | None = None,
-) -> Schedule:
-    """Switch jobs to the alternatives (jobs,) of a guiding selection, as far as leases are found.
-
-    Jobs that the choice refuses leave first, unless that would break a promise. `broken` does not
-    rise.
-    """
-    saved = np.append(problem.loss[problem.job] - problem.lost, 0)
-    state = ScheduleState.of(problem, schedule)
-    for job in np.flatnonzero(
-        (schedule.alternative != alternative) & (saved[schedule.alternative] == 0)
-    ).tolist():
-        if schedule.alternative[job] != NONE:
-            state.remove(job)
-    chains = EjectionChains(state, work_limit)
-    waiting = by_density(
-        problem, alternative[(alternative != state.alternative) & (alternative != NONE)]
-    )
-    # Jobs with more time leave capacity to others.
-    before = state.alternative[problem.job[waiting]]
-    later = (before != NONE) & (problem.end[waiting] > problem.end[before])
-    for _ in range(parameters.PARAMETERS.max_relinking_passes):
-        waiting = np.concatenate([waiting[later], waiting[~later]])
-        moved = np.array(
-            [_switch(chains, int(target), saved) for target in waiting], dtype=np.bool_
-        )
-        if not moved.any():
-            break
-        waiting = waiting[~moved]
-        later = np.zeros(len(waiting), dtype=np.bool_)
-    return state.schedule()
-
-
-def _switch(chains: EjectionChains, target: int, saved: Ints) -> bool:
-    """Switch a job to an alternative, if leases are found and no promise is broken by it."""
-    state = chains.state
-    job = int(state.problem.job[target])
-    before = int(state.alternative[job])
-    if before == NONE:
-        return chains.insert(target)
-    if saved[target] < saved[before]:
-        return False
-    leases = state.remove(job)
-    chains.forget_rejected()
-    if chains.insert(target):
-        return True
-    state.add(before, leases)
-    return False
-
-
-# Right shift: the same promises, with as little as possible in the current lease (ALAP).
-#
-# Work that later leases can hold need not run now. So leases are filled from the horizon
-# backwards, around as many as possible of the running jobs that would otherwise be preempted.
-# Then single jobs are exchanged: jobs that should run now move in, where there is capacity or in
-# place of others; and the costliest of the others move out, to a later lease that is free or
-# freed by ejection chains. Each change lowers the cost of the current lease. A heuristic.
-#
-# Headroom is capacity of later leases that is reserved for jobs yet to come, which pulls work into
-# the current lease. It is at most a share of the slack that promises leave before each lease. Where
-# the promises do not fit beside it, it is halved twice, then dropped.
-
 
 THOUSAND = 1000
 
