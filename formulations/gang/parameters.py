@@ -160,8 +160,6 @@ class InsertionParameters:
     max_displacement_seconds: float = 6.0
     # (Host, pending option) pairs per second left, up to which displacement comes before models.
     host_option_pairs_per_second: int = 400_000
-    # (Host, pending job) pairs up to which a plan is made by precedence, without a solver.
-    max_host_job_pairs: int = 750_000
     first_insertion_share: float = 0.2  # Of the time left, for inserting gangs before any model
     # Of the knapsack that keeps changes within quotas.
     max_quota_seconds: float = 1.0

@@ -13,7 +13,6 @@ from placewright.formulations.gang.heuristics.disaggregation import disaggregate
 from placewright.formulations.gang.heuristics.displace import (
     displaced,
     displaced_at,
-    plan_without_solver,
 )
 from placewright.formulations.gang.heuristics.freed import empty_domains, evacuate, repack_domains
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
@@ -234,22 +233,6 @@ DISPLACEMENT = (
     ),
 )
 """Phases of a large round without a solver, before any model."""
-
-
-def decides_by_precedence(search: Search) -> bool:
-    """Whether displacement has run, and there are few pairs of a pending job and a host."""
-    pairs = int(search.problem.num_pending.sum()) * search.problem.cluster.num_hosts
-    few = pairs <= parameters.PARAMETERS.insertion.max_host_job_pairs
-    return search.incumbent is not None and few
-
-
-def decide_by_precedence(search: Search) -> Steps:
-    """Yield the plan of `displace.py` as the new incumbent if it is worth more than the old."""
-    placement = plan_without_solver(search.problem, search.session)
-    upgrade_options(placement)
-    if search.incumbent is None or placement.value > search.incumbent.value:
-        search.incumbent = placement
-        yield from search.report_improvement(placement, "precedence")
 
 
 def _insert_while_improving(session: Session, placement: Placement) -> None:
