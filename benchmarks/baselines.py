@@ -28,7 +28,7 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.plan import Certificate
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 from placewright.solver import Limits, Status, Worker
 
 __all__ = [

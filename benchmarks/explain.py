@@ -17,12 +17,12 @@ from benchmarks.measure import RunError, measured
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Plan, Round, solve_round
+from placewright.explain.conflict import SolvingOracle
 from placewright.explain.explain_job import explained
 from placewright.explain.explanation import Verdict
-from placewright.explain.gang.oracle import ArrayOracle
+from placewright.explain.gang import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.kinds import explain_all
-from placewright.explain.oracle import SolvingOracle
 from placewright.explain.situations import Situations
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.generators.gang import generate_round

@@ -17,7 +17,7 @@ from placewright import Plan, Round, solve_round
 from placewright.instances.derived.arrived_copies import with_arrived_copies
 from placewright.instances.documents.policy import Policy
 from placewright.instances.generators.geo.rounds import facts_of
-from placewright.rounds.state.transfers import geo_after_plan
+from placewright.rounds.state.changes import geo_after_plan
 
 __all__ = ["after", "as_it_lies", "both_paths"]
 

@@ -19,7 +19,7 @@ from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.generators.gang import MixName, generate_round
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.replay.round_decider import carry_out, place_of
 from placewright.solver.usage import usage

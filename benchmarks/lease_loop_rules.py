@@ -20,9 +20,8 @@ from placewright.formulations.deadline.problem.problem import Problem
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
 from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
-from placewright.rounds.replay.costs import Costs
+from placewright.rounds.replay.book import Costs, HostLedger
 from placewright.rounds.replay.lease_loop import Served
-from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.list_decider import PreemptiveList
 from placewright.rounds.replay.loop import Loop, Trigger
 

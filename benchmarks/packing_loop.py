@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.packing_pods import Arrivals, Pods
 from benchmarks.packing_rules import Ledger, Place, Rule
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.topology.units import WHOLE_GPU
 

@@ -12,7 +12,7 @@ from placewright.formulations.plan_messages import DataPlan
 from placewright.formulations.replicas.problem.compile import compile_problem
 from placewright.formulations.replicas.problem.problem import Layout
 from placewright.instances.documents.plan import Decision
-from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
+from placewright.rounds.sections.sections import flow_section, replica_section
 
 __all__ = ["plan_of"]
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from benchmarks.report import ERROR, OURS, Row
 from placewright.instances.documents.round import Round
-from placewright.rounds.protection.protect import ProtectedJob, protect
-from placewright.rounds.protection.survival import survival
+from placewright.rounds.protection import ProtectedJob, protect, survival
 
 HOSTS, QUICK_HOSTS = (64, 1000, 10_000), (64,)
 COPIES = (2, 3)

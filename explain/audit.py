@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placewright.explain.fragmentation import Fragmentation, fragmentation_of, is_measured
 from placewright.explain.move_curve import MoveCurve, Moves, WithinMoves, has_moves
+from placewright.explain.places import Fragmentation, fragmentation_of, is_measured
 from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import prove_bounds
-from placewright.rounds.backfill.section import KIND, without_reservations
+from placewright.rounds.backfill.queue import KIND, without_reservations
 from placewright.rounds.settings import Isolation
 from placewright.rounds.state.changes import apply_plan
 

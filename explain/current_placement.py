@@ -12,7 +12,7 @@ from placewright.instances.derived.pools import pools_of, running_places
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.backfill.section import without_reservations
+from placewright.rounds.backfill.queue import without_reservations
 
 _DECISION = re.compile(r"decisions\[(\d+)\]")
 

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from placewright.explain.conflict import ConflictProof
 from placewright.explain.explanation import Explanation
 from placewright.explain.kinds import WaitingKind
 from placewright.explain.loss import Loss
-from placewright.explain.proof import ConflictProof
 from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.derived.source_names import LeftOut
 from placewright.instances.derived.source_words import words_of

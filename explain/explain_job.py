@@ -7,18 +7,21 @@ from dataclasses import replace
 from typing import Unpack
 
 from placewright.collection import no_collection
-from placewright.explain.conflict import fall_apart, preferred_conflict
-from placewright.explain.corrections.costs import COSTS, Cost
+from placewright.explain.conflict import (
+    Answer,
+    ConflictProof,
+    Oracle,
+    SolvingOracle,
+    fall_apart,
+    preferred_conflict,
+    prove,
+)
+from placewright.explain.corrections.change import COSTS, Cost
 from placewright.explain.explanation import Explanation, Verdict
-from placewright.explain.facts.fact import Fact, Stratum, World
-from placewright.explain.facts.policies import FACTS
-from placewright.explain.facts.situation import Situation
-from placewright.explain.gang.oracle import ArrayOracle
+from placewright.explain.facts.fact import FACTS, Fact, Situation, Stratum, World
+from placewright.explain.gang import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
-from placewright.explain.loss import Loss, can_be_asked, loss_of_starting
-from placewright.explain.loss_at_most import MAX_SECONDS, loss_at_most
-from placewright.explain.oracle import Answer, Oracle, SolvingOracle
-from placewright.explain.proof import ConflictProof, prove
+from placewright.explain.loss import MAX_SECONDS, Loss, can_be_asked, loss_at_most, loss_of_starting
 from placewright.explain.reservations import Reservations
 from placewright.explain.scheduler import deadlock, evictions, would_preempt
 from placewright.explain.search import SearchOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from placewright.explain.conflict import ConflictProof
 from placewright.explain.corrections.find import Corrections
 from placewright.explain.facts.fact import Fact, World
 from placewright.explain.loss import Loss
 from placewright.explain.places import GroupPlaces
-from placewright.explain.proof import ConflictProof
 from placewright.instances.documents.plan import Plan
 
 

@@ -8,17 +8,19 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from placewright.explain.corrections.change import Form, edit_of
+from placewright.explain.conflict import Oracle, SolvingOracle, plan_that_starts
+from placewright.explain.corrections.change import COSTS, Cost, Form, edit_of
 from placewright.explain.corrections.cluster import cluster_changes
-from placewright.explain.corrections.costs import COSTS, Cost
-from placewright.explain.corrections.find import Correction, Corrections, Part, corrections
+from placewright.explain.corrections.find import (
+    Correction,
+    Corrections,
+    Part,
+    cheapest_victims,
+    corrections,
+)
 from placewright.explain.corrections.own import own_changes, shorter_runs
-from placewright.explain.corrections.victims import cheapest_victims
 from placewright.explain.explanation import Explanation, Verdict
-from placewright.explain.facts.fact import Stratum, World, ended_jobs, named
-from placewright.explain.facts.policies import FACTS
-from placewright.explain.oracle import Oracle, SolvingOracle
-from placewright.explain.proof import plan_that_starts
+from placewright.explain.facts.fact import FACTS, Stratum, World, ended_jobs, named
 from placewright.explain.reservations import Reservations
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations

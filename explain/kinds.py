@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from placewright.collection import no_collection
+from placewright.explain.conflict import SolvingOracle
 from placewright.explain.explain_job import explained
 from placewright.explain.explanation import Explanation
-from placewright.explain.gang.oracle import ArrayOracle
-from placewright.explain.oracle import SolvingOracle
+from placewright.explain.gang import ArrayOracle
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.checks.round import checked

@@ -1,21 +1,13 @@
-"""By how much a plan would be worse if it started a job that waits.
-
-The round is solved once more with one term above all others, `progress`, which counts the start of
-this job and nothing else. Values, priorities and guarantees stay as they are, so that everybody
-may preempt whom they could before, and all later terms mean what they mean in the plan.
-
-Written with V for the value of a term in the plan, V' for that in the plan of the second round, and
-B' for the bound there: starting the job costs at least V - B' and at most V - V' (of a term to be
-minimised B' - V and V' - V), in the first term that differs.
-"""
+"""By how much a plan would be worse if it started a job that waits, and at most."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
+from placewright.explain.facts.fact import FACTS, edit_job, named
 from placewright.explain.search import SearchOptions
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.job import Job
@@ -29,8 +21,21 @@ from placewright.instances.documents.plan import (
 )
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.policies import GANG
+from placewright.instances.policies import GANG, sense_of
+from placewright.instances.verify import verify
 from placewright.rounds import InternalError, solve_round
+
+# By how much a plan would be worse if it started a job that waits.
+#
+# The round is solved once more with one term above all others, `progress`, which counts the start
+# of this job and nothing else. Values, priorities and guarantees stay as they are, so that
+# everybody may preempt whom they could before, and all later terms mean what they mean in the
+# plan.
+#
+# Written with V for the value of a term in the plan, V' for that in the plan of the second round,
+# and B' for the bound there: starting the job costs at least V - B' and at most V - V' (of a term
+# to be minimised B' - V and V' - V), in the first term that differs.
+
 
 LEVEL_ABOVE = "progress"
 """The term that counts the start of the job; rounds that have it already cannot be asked."""
@@ -236,3 +241,118 @@ def exchanges(
     for old, new in zip(before, after, strict=True):
         if old.job != job and old.decision is not new.decision:
             yield Exchange(old.job, old.decision, new.decision)
+
+
+# What starting a waiting job costs a plan at most, under every policy: one plan that starts it.
+#
+# The round is solved once more with the job worth more than others can be. The plan, if it starts
+# the job, is one of the given round as well, where `verify` says so; by how much it is worse than
+# the given plan is what starting the job costs at most. Whether it may cost less is not known.
+
+
+MUCH = 1000
+"""By which factor the job is worth more."""
+MAX_SECONDS = 5.0
+"""Wall-clock seconds of the search for the plan."""
+MAX_WEIGHT, MAX_VALUE = 10**6, 10**9
+
+
+def loss_at_most(
+    round_: Round,
+    plan: Plan,
+    job: str,
+    **search: Unpack[SearchOptions],
+) -> Loss | None:
+    """Return what it costs at most to start a job that a plan lets wait; None if that is not known.
+
+    Parameters
+    ----------
+    round_
+        A round that `check_round` accepts, of a policy that places jobs.
+    plan
+        A plan of it that `verify` accepts, in which the job waits.
+    job
+        Name of a pending job.
+    search
+        As of `solve_round`.
+    """
+    before = verify(round_, plan)
+    made = solve_round(
+        trusted(edit_job(job, _worth_more)(round_)),
+        start=plan,
+        **search,
+    )
+    if not before.ok or job not in FACTS[round_.policy.formulation].started(made):
+        return None
+    found = made.model_copy(
+        update={
+            "certificate": None,
+            "round": None,
+            "decisions": tuple(map(_without_reason, made.decisions)),
+            "sections": tuple(_as_promised(one, named(job, round_)) for one in made.sections),
+        }
+    )
+    after = verify(round_, found)
+    if not after.ok:
+        return None
+    instead = tuple(exchanges(job, plan.decisions, found.decisions))
+    for name, value in before.terms.items():
+        lost = value - after.terms[name] if sense_of(name) == "max" else after.terms[name] - value
+        if lost:
+            return Loss(
+                job,
+                startable=True,
+                term=name,
+                at_most=max(0, lost),
+                precedences=_precedences(plan, name),
+                instead=instead,
+                plan=found,
+            )
+    return Loss(job, startable=True, at_most=0, instead=instead, plan=found)
+
+
+def _worth_more(job: Job) -> Job:
+    options = tuple(
+        one if one.value is None else one.model_copy(update={"value": _more(one.value, MAX_VALUE)})
+        for one in job.options
+    )
+    update: dict[str, object] = {
+        "weight": _more(max(1, job.weight), MAX_WEIGHT),
+        "options": options,
+    }
+    if job.deadline is not None:
+        due = tuple(
+            one.model_copy(update={"value": _more(one.value, MAX_VALUE)})
+            for one in job.deadline.due
+        )
+        update["deadline"] = job.deadline.model_copy(update={"due": due})
+    return job.model_copy(update=update)
+
+
+def _as_promised(section: Mapping[str, Any], job: Job) -> Mapping[str, Any]:
+    """Return a section in which the promise of a job is worth what it is worth in the round."""
+    if section["kind"] != "leases" or job.deadline is None:
+        return section
+    promises = (job.deadline.promise, *job.deadline.due)
+    worth = {one.at: one.value for one in promises if one is not None}
+
+    def of_entry(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        promise = entry["promise"]
+        if entry["job"] != job.name or promise is None:
+            return entry
+        return {**entry, "promise": {**promise, "value": worth[promise["at"]]}}
+
+    return {**section, "jobs": [of_entry(entry) for entry in section["jobs"]]}
+
+
+def _precedences(plan: Plan, term: str) -> tuple[Precedence, ...]:
+    terms = () if plan.certificate is None else plan.certificate.terms
+    return next((one.precedences for one in terms if one.name == term), ())
+
+
+def _more(worth: int, most: int) -> int:
+    return max(worth, min(worth * MUCH, most))
+
+
+def _without_reason(decision: Decision) -> Decision:
+    return decision.model_copy(update={"reason": None, "detail": None})

@@ -1,16 +1,11 @@
-"""The places that come nearest to holding a job: domains or kinds of hosts, and what is in the way.
-
-Of a task group that has to be in one domain of a level these are domains of that level; of any
-other group, kinds of hosts. Tasks are counted group by group, as if the other groups of the option
-were not there.
-"""
+"""The places that come nearest to holding a job, and how fragmented what is free is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +13,228 @@ from numpy.typing import NDArray
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.placement.feasibility import places_by_domain
 from placewright.formulations.gang.placement.gang_tree import tasks_in_all
+from placewright.formulations.gang.placement.host_state import HostState
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Choice, Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.documents.plan import Reason
-from placewright.rounds.sections.fixed_states import FixedStates
-from placewright.rounds.sections.pool_shortage import room_in_cluster
-from placewright.rounds.sections.shortage import scarce, shortage_of_task, unknown_resource
+from placewright.instances.checks.round import trusted
+from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.plan import Plan, Reason
+from placewright.instances.documents.round import Round
+from placewright.instances.policies import GANG
+from placewright.instances.verify import verify
+from placewright.rounds.decisions import DefaultDecisions
+from placewright.rounds.sections.reasons import scarce, shortage_of_task, unknown_resource
+from placewright.rounds.sections.states import FixedStates, room_in_cluster
+from placewright.topology import Cluster
+from placewright.topology.units import WHOLE_GPU
+
+# Whole domains that are free once a plan is carried out, level by level.
+
+
+class FreeDomains(NamedTuple):
+    """Domains of a level all of whose GPUs are free and may be used, before and after.
+
+    `added` is how many more domains of the level there are after than before.
+    """
+
+    level: str
+    before: int
+    after: int
+    added: int = 0
+
+
+def free_domains(
+    round_: Round, plan: Plan, round_after: Round, plan_after: Plan
+) -> tuple[FreeDomains, ...]:
+    """Count the free domains of each level after two plans; domains without GPUs do not count."""
+    free, total = free_and_total(round_, plan)
+    free_after, total_after = free_and_total(round_after, plan_after)
+    levels = dict.fromkeys((*free, *free_after))
+    return tuple(
+        FreeDomains(
+            level,
+            free.get(level, 0),
+            free_after.get(level, 0),
+            total_after.get(level, 0) - total.get(level, 0),
+        )
+        for level in levels
+    )
+
+
+def free_and_total(round_: Round, plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the free domains and all domains with GPUs, by level."""
+    cluster = build_cluster(round_.cluster)
+    has = cluster.gpu_count > 0
+    blocked = has & ~_free_hosts(round_, plan, cluster)
+    free: dict[str, int] = {}
+    total: dict[str, int] = {}
+    for number, level in enumerate(cluster.levels):
+        domain = cluster.domain[number]
+        size = len(cluster.names[number])
+        with_gpus = np.bincount(domain[has], minlength=size) > 0
+        held = np.bincount(domain[blocked], minlength=size) > 0
+        free[level] = int((with_gpus & ~held).sum())
+        total[level] = int(with_gpus.sum())
+    return free, total
+
+
+def _free_hosts(round_: Round, plan: Plan, cluster: Cluster) -> Bools:
+    """Return whether each host is free: nobody is on it, and all of it may be used (hosts,)."""
+    away = [entry.name for entry in round_.cluster.hosts if not entry.healthy]
+    away += [one.host for one in round_.reservations]
+    names = {host for name in (*away, *round_.policy.vacate) for host in expand(name)}
+    names |= unavailable_hosts(round_.leases, round_.now)
+    names |= {task.host for decision in plan.decisions for task in decision.tasks}
+    free = np.ones(cluster.num_hosts, dtype=np.bool_)
+    free[[cluster.host_index[name] for name in names]] = False
+    return free
+
+
+# Fragmentation of what is free: whole hosts and domains, and GPUs that are stranded.
+#
+# Stranded in three ways: for the tasks to come, as Weng et al. define it (*Beware of
+# Fragmentation*, USENIX ATC 2023, the term `stranded`); for the jobs that wait; and for tasks of
+# 1, 2, 4, ... whole GPUs on one host.
+
+
+@dataclass(frozen=True, slots=True)
+class WholeDomains:
+    """Domains of a level that have GPUs, and those of them all of whose GPUs are free and open.
+
+    That is, on hosts on which nothing runs, and which are healthy, not to be vacated, and without
+    any reservation.
+    """
+
+    level: str
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTasks:
+    """Tasks of `gpus` whole GPUs that free GPUs have room for, and what no such task can use.
+
+    GPUs alone count, no other resource; a task is on one host.
+    """
+
+    gpus: int
+    tasks: int
+    stranded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """What is free on open hosts, in milli-GPU, and who can use it.
+
+    Parameters
+    ----------
+    free
+        Milli-GPU that are free on open hosts, without reserved GPUs.
+    whole
+        Free GPUs that nothing holds a part of.
+    domains
+        Per level, outermost first; the last one is that of hosts.
+    stranded
+        Milli-GPU that a task of the mix cannot use, on average: the term `stranded` over the
+        weight of the mix. None if the mix is empty.
+    useless
+        Milli-GPU on GPUs that no task of a waiting job can use now, be it for lack of CPU or
+        memory. None if no job waits.
+    tasks
+        For tasks of 1, 2, 4, ... whole GPUs, up to the most that a host has.
+    """
+
+    free: int
+    whole: int
+    domains: tuple[WholeDomains, ...]
+    stranded: float | None
+    useless: int | None
+    tasks: tuple[WholeTasks, ...]
+
+
+def is_measured(round_: Round) -> bool:
+    """Whether fragmentation is measured in a round: those of policy `gang`."""
+    return round_.policy.spec is GANG
+
+
+def fragmentation_of(round_: Round) -> Fragmentation:
+    """Return the fragmentation of a round beside the jobs that run."""
+    problem = compile_round(round_)
+    state = HostState(problem)
+    gpus = _free(problem, state)
+    kept = Plan(decisions=DefaultDecisions()(round_))
+    free, total = free_and_total(round_, kept)
+    whole = (gpus == WHOLE_GPU).sum(axis=1)
+    sizes = 1 << np.arange(int(problem.cluster.gpu_count.max(initial=0)).bit_length())
+    return Fragmentation(
+        free=int(gpus.sum()),
+        whole=int(whole.sum()),
+        domains=tuple(WholeDomains(level, free[level], total[level]) for level in total),
+        stranded=_stranded(round_, kept),
+        useless=_useless(problem, state, gpus),
+        tasks=tuple(
+            WholeTasks(
+                size, fits := int((whole // size).sum()), int(gpus.sum()) - fits * size * WHOLE_GPU
+            )
+            for size in sizes.tolist()
+        ),
+    )
+
+
+def _free(problem: Problem, state: HostState) -> Ints:
+    """Return the free milli-GPU of each GPU of an open host that is not reserved (hosts, most)."""
+    counts = problem.cluster.gpu_count
+    exists = np.arange(state.gpu_free.shape[1]) < counts[:, None]
+    usable = np.zeros(exists.shape, dtype=np.bool_)
+    usable[exists] = problem.usable
+    free: Ints = np.where(usable & problem.open[:, None], state.gpu_free, 0)
+    return free
+
+
+def _useless(problem: Problem, state: HostState, free: Ints) -> int | None:
+    """Return the milli-GPU that no task of a waiting job can use; None if none waits."""
+    shapes = {
+        group.shape
+        for one in problem.classes
+        if not one.running and one.jobs
+        for choice in one.choices
+        for group in choice.groups
+    }
+    if not shapes:
+        return None
+    useful: Bools = np.zeros(free.shape, dtype=np.bool_)
+    for shape in shapes:
+        gpu = int(problem.shape_gpu[shape])
+        if gpu:
+            useful |= (state.fits(shape) > 0)[:, None] & (free >= min(gpu, WHOLE_GPU))
+    return int(free[~useful].sum())
+
+
+def _stranded(round_: Round, kept: Plan) -> float | None:
+    mix = round_.policy.mix
+    if mix is not None:
+        weight = sum(kind.weight for kind in mix)
+    else:
+        options = (job.options[job.running.option if job.running else 0] for job in round_.jobs)
+        weight = sum(g.count for option in options for g in option.groups if g.mig is None)
+    if not weight:
+        return None
+    policy = round_.policy.model_copy(update={"terms": ("value", "stranded")})
+    asked = round_.model_copy(update={"policy": policy})
+    return verify(trusted(asked), kept).terms["stranded"] / weight
+
+
+# The places that come nearest to holding a job: domains or kinds of hosts, and what is in the way.
+#
+# Of a task group that has to be in one domain of a level these are domains of that level; of any
+# other group, kinds of hosts. Tasks are counted group by group, as if the other groups of the
+# option were not there.
+
 
 Relation = Literal["pinned", "higher", "equal", "lower"]
 MAX_OPTIONS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from placewright.explain.corrections.least_amount import least_amount
+from placewright.explain.corrections.change import least_amount
 from placewright.explain.explanation import HeldBy, Verdict
 from placewright.explain.facts.fact import without_waiting
 from placewright.formulations.gang.problem.compile import compile_round
@@ -13,9 +13,8 @@ from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.backfill.places import SOURCE
-from placewright.rounds.backfill.reserve import reserved_before
+from placewright.rounds.backfill.queue import reservations_of, reserved_before
 from placewright.rounds.backfill.restrict import restricted_round
-from placewright.rounds.backfill.section import reservations_of
 
 
 class Reservations:

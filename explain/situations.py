@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from placewright.explain.facts.policies import FACTS
-from placewright.explain.facts.situation import Situation
+from placewright.explain.facts.fact import FACTS, Situation
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.backfill.reserve import reserve
-from placewright.rounds.backfill.section import in_turn, reservation_section
+from placewright.rounds.backfill.queue import in_turn, reservation_section, reserve
 
 
 class Situations:

@@ -11,7 +11,7 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import printable
 from placewright.report.columns import ranges, runs
-from placewright.report.facts.outcomes import OUTCOMES, milli_gpu_of
+from placewright.report.facts.jobs import OUTCOMES, milli_gpu_of
 from placewright.report.text import after
 
 SAME = -1

@@ -9,7 +9,7 @@ import numpy as np
 
 from placewright.instances.errors import printable
 from placewright.report.columns import Names, ranges, runs
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 from placewright.report.panels.subject import Subject
 
 SAME = -2

@@ -22,19 +22,11 @@ from placewright.instances.documents.round import Round
 from placewright.instances.io.digest import round_digest
 from placewright.report.job_data import job_data
 from placewright.report.map_data import map_data
-from placewright.report.panels.caps import caps
-from placewright.report.panels.differences import differences
-from placewright.report.panels.free import free
+from placewright.report.panels.limits import caps, free, pools, uplinks, usage
 from placewright.report.panels.moves import moves
-from placewright.report.panels.notes import notes
-from placewright.report.panels.objective import objective
 from placewright.report.panels.policies import PANELS
-from placewright.report.panels.pools import pools
-from placewright.report.panels.source import source
 from placewright.report.panels.subject import Subject
-from placewright.report.panels.summary import summary
-from placewright.report.panels.uplinks import uplinks
-from placewright.report.panels.usage import usage
+from placewright.report.panels.summary import differences, notes, objective, source, summary
 from placewright.report.panels.waiting import waiting
 from placewright.report.table import Table
 from placewright.report.template import content_policy, environment, text_of

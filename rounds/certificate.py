@@ -19,7 +19,7 @@ from placewright.instances.documents.plan import (
 )
 from placewright.instances.documents.policy import headline
 from placewright.instances.policies import sense_of
-from placewright.rounds.errors import InternalError
+from placewright.rounds.settings import InternalError
 
 
 class Bounds:

@@ -19,8 +19,8 @@ from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, better
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.displacement.victims import lawful
-from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
+from placewright.rounds.sections.sections import collective_section
 
 
 def solve_inner_round(

@@ -13,8 +13,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.certificate import Bounds, refuse_beaten_bounds, with_status
 from placewright.rounds.deciders.base import DECIDERS, Resources
-from placewright.rounds.settings import Isolation, Settings
-from placewright.rounds.usage import Meter
+from placewright.rounds.settings import Isolation, Meter, Settings
 
 
 def prove_bounds(

@@ -1,18 +1,87 @@
-"""How a round is searched: limits and solver, and the session that follows from them."""
+"""How a round is searched: limits, solver, the session that follows; and what it has cost."""
 
 from __future__ import annotations
 
+import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral, Real
 from typing import Any, Literal, Self, TypeAlias
 
 from placewright.formulations.session import Session
+from placewright.instances.documents.plan import Plan, Run
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.rounds.usage import Meter
 from placewright.solver import InProcess, Worker
+
+# Errors of this folder.
+
+
+class InternalError(RuntimeError):
+    """A bug: no candidate is valid, the last verification fails, or a plan beats a certified bound.
+
+    `plan` is the best verified plan that was known then, if there was one.
+    """
+
+    def __init__(self, message: str, plan: Plan | None = None) -> None:
+        super().__init__(message)
+        self.plan = plan
+
+
+# What a round cost: wall clock, CPU seconds and peak memory, solver processes included.
+
+
+_PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp", "scip": "ortools"}
+"""The package that each backend comes with."""
+
+
+class Meter:
+    """Measures the process and its workers from the meter's creation on."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self._worker: Worker | None = None
+        self._cpu = time.process_time()
+
+    def watch(self, worker: Worker) -> None:
+        """Count the usage of a worker process from now on."""
+        self._worker = worker
+        self._cpu += worker.cpu_seconds()
+
+    def read(self) -> Run:
+        """Cost so far. Peak memory is that of this process in its life plus the worker's."""
+        cpu = time.process_time() - self._cpu
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        if self._worker is not None:
+            cpu += self._worker.cpu_seconds()
+            peak += self._worker.peak_mib()
+        return Run(
+            wall_s=round(time.monotonic() - self.started, 3),
+            cpu_s=round(cpu, 3),
+            peak_mib=round(peak, 1),
+        )
+
+
+def versions(backend: str) -> dict[str, str]:
+    """Versions of what made the plan."""
+    return {package: _version(package) for package in ("placewright", _PACKAGES[backend])}
+
+
+@cache
+def _version(package: str) -> str:
+    """Look a version up once, as that reads files."""
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+# How a round is searched: limits and solver, and the session that follows from them.
+
 
 BACKENDS = ("auto", "highs", "cp-sat", "cbc", "scip")
 DEFAULT_BACKEND = "highs"

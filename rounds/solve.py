@@ -26,12 +26,10 @@ from placewright.rounds.certificate import (
 from placewright.rounds.deciders.base import DECIDERS, Resources
 from placewright.rounds.decisions import decisions_of, with_invalid, with_reasons
 from placewright.rounds.displacement.victims import lawful
-from placewright.rounds.errors import InternalError
 from placewright.rounds.regions.executors import check_executor
-from placewright.rounds.settings import Isolation, Settings, Solver
+from placewright.rounds.settings import InternalError, Isolation, Meter, Settings, Solver, versions
 from placewright.rounds.starting_candidates import starting_candidates
 from placewright.rounds.state.memory import Memory
-from placewright.rounds.usage import Meter, versions
 
 INTERRUPTED = "interrupted"
 FINAL_VERIFICATIONS = 3.0

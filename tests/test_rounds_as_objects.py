@@ -48,7 +48,7 @@ from placewright.instances.presets.replica_teams import replica_teams
 from placewright.instances.verify import RefusalReasons
 from placewright.report.page import render_report
 from placewright.rounds import prove_bounds
-from placewright.rounds.protection.protect import protect
+from placewright.rounds.protection import protect
 
 ROOT = Path(placewright.__file__).resolve().parents[2]
 LIBRARY = ROOT / "instances" / "library"
@@ -59,7 +59,7 @@ ENTRANCES: dict[str, Callable[[Round], object]] = {
     "rounds.solve.solve_round": solve_round,
     "rounds.engine.Engine": Engine,
     "rounds.plan_bounds.prove_bounds": lambda r: prove_bounds(r, PLAN),
-    "rounds.protection.protect.protect": lambda r: protect(r, 2, "rack", 1),
+    "rounds.protection.protect": lambda r: protect(r, 2, "rack", 1),
     "instances.verify.verify": lambda r: verified(r, PLAN),
     "instances.verify.refusal_reasons.RefusalReasons": lambda r: RefusalReasons(r, PLAN),
     "instances.edits.apply.apply_edits": lambda r: apply_edits(r, Edits(edits=())),
@@ -108,7 +108,7 @@ BEHIND = {
     "explain.explain_job.waiting_job",
     "explain.missing_replica.probing",
     "explain.whatif.WhatIf",
-    "rounds.protection.protect.Protection",
+    "rounds.protection.Protection",
     "rounds.solve.Solve",
 }
 """What holds a round that was checked, or is called with one by the entrances alone."""

@@ -29,8 +29,8 @@ from placewright.cli.verbs.verify import (
 
 if TYPE_CHECKING:
     from placewright.explain.audit import Audit
-    from placewright.explain.fragmentation import Fragmentation
     from placewright.explain.move_curve import MoveCurve
+    from placewright.explain.places import Fragmentation
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
 

@@ -36,13 +36,13 @@ def compare(
     """
     check_output(output)
     from placewright.cli.views.replay_comparison import print_replays, replays_object
-    from placewright.rounds.replay.comparison import compare as compared
-    from placewright.rounds.replay.saved import read_outputs
+    from placewright.rounds.replay.files import compare as compared
+    from placewright.rounds.replay.files import read_outputs
 
     comparison = compared([read_outputs(folder) for folder in folders], any_card=any_card)
     if output is not None:
         from placewright.instances.io import streams
-        from placewright.report.replays.page import render_replays
+        from placewright.report.replays import render_replays
 
         page = render_replays(comparison)
         with interrupts.writing(output):

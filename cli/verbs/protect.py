@@ -57,7 +57,7 @@ def protect(
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.io import streams
     from placewright.instances.io.files import load_round, write
-    from placewright.rounds.protection.protect import protect as decide
+    from placewright.rounds.protection import protect as decide
 
     round_ = load_round(round_file)
     try:

@@ -181,7 +181,7 @@ def replay(
         raise typer.BadParameter(f"{output}: expected a folder", param_hint="-o")
     from placewright.instances.errors import InvalidInputError
     from placewright.rounds.policies.named import policy_named
-    from placewright.rounds.replay.outages import read_outages
+    from placewright.rounds.replay.loop import read_outages
     from placewright.rounds.replay.spec import ReplaySpec
 
     try:
@@ -230,7 +230,7 @@ def replay(
 def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_format: Format) -> None:
     from placewright.cli.views.replay import print_summary, replay_progress
     from placewright.instances.traces.read import read_trace
-    from placewright.rounds.replay.outputs import summary_of
+    from placewright.rounds.replay.files import summary_of
     from placewright.rounds.replay.spec import play
     from placewright.rounds.replay.sweep import play_file
 
@@ -272,7 +272,7 @@ def _play_sweep(
     from placewright.cli.views.replay import print_sweep, sweep_progress
     from placewright.instances.errors import InvalidInputError
     from placewright.rounds.regions.executors import open_executor
-    from placewright.rounds.replay.outputs import SUMMARY
+    from placewright.rounds.replay.files import SUMMARY
     from placewright.rounds.replay.sweep import play_all
 
     folder = Path(output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from placewright.rounds.replay.quotas import Quota
+    from placewright.rounds.replay.policy_lists import Quota
 
 _HOSTS = re.compile(r"([0-9]{1,6})x([0-9]{1,4})")
 _QUOTA = re.compile(r"(.+)=([0-9]{1,6})x([0-9]{1,4})", re.DOTALL)
@@ -17,7 +17,7 @@ MAX_HOSTS = 200_000
 
 def quotas_of(texts: list[str]) -> tuple[Quota, ...]:
     """Read quotas such as vision=2x4."""
-    from placewright.rounds.replay.quotas import Quota
+    from placewright.rounds.replay.policy_lists import Quota
 
     quotas = []
     for text in texts:

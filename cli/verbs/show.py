@@ -85,8 +85,7 @@ def show(
     from placewright.cli.views.gang.chart import MAX_HOSTS, print_map
     from placewright.cli.views.gang.usage_tables import print_pools, print_uplinks
     from placewright.cli.views.gang.utilisation import print_utilisation
-    from placewright.report.facts.pools import pool_usage
-    from placewright.report.facts.uplinks import uplink_usage
+    from placewright.report.facts.usage import pool_usage, uplink_usage
 
     cluster = occupancy.cluster
     large = cluster.num_gpus and cluster.num_hosts > MAX_HOSTS

@@ -201,8 +201,8 @@ def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
     """Report on stderr what the plan falls short of, and return the exit code."""
     from placewright.instances.derived.phrases import several
     from placewright.report.facts.promises import broken_in
-    from placewright.report.proofs import PROOF, proven
     from placewright.report.text import percent, term_name
+    from placewright.report.verdicts import PROOF, proven
 
     for what in certificate.degraded:
         note(f"placewright: degraded: {what}")

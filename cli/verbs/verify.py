@@ -22,8 +22,7 @@ from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCou
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placewright.explain.move_curve import WithinMoves
-    from placewright.explain.prefixes import MovePoint
+    from placewright.explain.move_curve import MovePoint, WithinMoves
     from placewright.instances.documents.plan import Plan, TermResult
     from placewright.instances.documents.round import Round
     from placewright.instances.verify import Verification

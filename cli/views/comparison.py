@@ -10,17 +10,16 @@ from rich.table import Table
 
 from placewright.cli.format.table import print_rest, print_table, table
 from placewright.cli.views.gang.selected import DEFAULT, Selection
-from placewright.explain.conclusions import conclusions, quota_text
+from placewright.explain.comparison import conclusions, quota_text
 from placewright.instances.derived.phrases import several
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
 from placewright.instances.derived.source_words import OF_ROUNDS, Words
 from placewright.instances.documents.plan import DecisionKind
-from placewright.report.facts.outcomes import OUTCOMES
+from placewright.report.facts.jobs import OUTCOMES
 from placewright.report.text import NONE, after, gpus, number, place, term_name, term_text
 
 if TYPE_CHECKING:
-    from placewright.explain.comparison import Change, Comparison, JobChange
-    from placewright.explain.term_differences import TermDifference
+    from placewright.explain.comparison import Change, Comparison, JobChange, TermDifference
     from placewright.instances.documents.plan import Decision, TermResult
 
 QUIET: tuple[Change, ...] = ("other place", "other facts")

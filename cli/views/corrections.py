@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from placewright.explain.corrections.costs import Who
-from placewright.explain.corrections.first import try_first
+from placewright.explain.corrections.change import Who
+from placewright.explain.corrections.find import try_first
 from placewright.instances.derived.phrases import several
 from placewright.report.verdicts import LEFT_OUT
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from placewright.instances.derived.phrases import several
 from placewright.instances.policies import term_of
-from placewright.report.proofs import PROOF
 from placewright.report.text import priorities, term_text
+from placewright.report.verdicts import PROOF
 
 if TYPE_CHECKING:
     from placewright.explain.loss import Loss

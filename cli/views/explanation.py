@@ -21,9 +21,9 @@ from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.bookkeeping import unsaid_of
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Reason
-from placewright.report.proofs import PROOF
 from placewright.report.text import count_gpus, gpus, shortened
 from placewright.report.verdicts import (
+    PROOF,
     because_text,
     beside_words,
     doubts,

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from placewright.rounds.protection.protect import ProtectedJob, Protection
-    from placewright.rounds.protection.survival import Chance
+    from placewright.rounds.protection import Chance, ProtectedJob, Protection
 
 MOST_NAMES = 8
 

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from placewright.cli.format.table import print_table, table
-from placewright.report.replays.words import measure_text
+from placewright.report.replays import measure_text
 
 if TYPE_CHECKING:
     from rich.console import Console

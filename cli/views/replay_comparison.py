@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from placewright.cli.format.table import print_table, table
 from placewright.instances.errors import printable
-from placewright.report.replays.words import TITLES, assumption_text, interval_text
+from placewright.report.replays import TITLES, assumption_text, interval_text
 from placewright.report.text import NONE
-from placewright.rounds.replay.comparison import COMPARED
+from placewright.rounds.replay.files import COMPARED
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from placewright.rounds.replay.comparison import Comparison
+    from placewright.rounds.replay.files import Comparison
     from placewright.rounds.replay.measures import Interval
 
 

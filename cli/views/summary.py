@@ -10,9 +10,9 @@ from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.round import Round
-from placewright.report.facts.outcomes import MOVES, OUTCOMES
+from placewright.report.facts.jobs import MOVES, OUTCOMES
 from placewright.report.facts.promises import promised_in
-from placewright.report.facts.replicas import section_of
+from placewright.report.facts.regions import section_of
 from placewright.report.text import gpus
 
 

@@ -34,11 +34,8 @@ from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.doubts import told_lines
 from placewright.instances.documents.plan import DecisionKind
-from placewright.report.facts.moves import moves_of
-from placewright.report.facts.outcomes import milli_gpu_of
-from placewright.report.facts.pools import pool_usage
-from placewright.report.facts.uplinks import uplink_usage
-from placewright.report.facts.usage import gpu_usage, tenant_usage
+from placewright.report.facts.jobs import milli_gpu_of, moves_of
+from placewright.report.facts.usage import gpu_usage, pool_usage, tenant_usage, uplink_usage
 
 if TYPE_CHECKING:
     from placewright.instances.documents.plan import Decision, Plan

@@ -1,14 +1,126 @@
-"""A change: what somebody could do for a waiting job, and the least amount that lets it start."""
+"""A change: what somebody could do for a waiting job, the least amount that suffices, its cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from placewright.explain.corrections.least_amount import least_amount
-from placewright.explain.minimal_subset import minimal_subset, up_to
+from placewright.explain.conflict import minimal_subset, up_to
 from placewright.instances.documents.edits import Edit
+
+# Who makes a change, and what it costs: what is easiest to do comes first.
+
+
+class Who(StrEnum):
+    """Who makes a change."""
+
+    USER = "user"
+    """Whose job it is."""
+    TIME = "time"
+    """Nobody: who waits."""
+    ADMIN = "admin"
+    """Who sets quotas and reservations."""
+    OPERATOR = "operator"
+    """Who repairs and buys hosts."""
+    OTHERS = "others"
+    """The users of jobs that give way."""
+
+
+PER_CHANGE = 30
+"""Of each change beside its own cost: corrections of fewer changes come first."""
+
+
+class Cost(NamedTuple):
+    """Who makes a change of some kind, and its cost: a whole number, at least 1."""
+
+    who: Who
+    cost: int
+
+    @property
+    def price(self) -> int:
+        """What it adds to the cost of a correction."""
+        return self.cost + PER_CHANGE
+
+
+COSTS: Mapping[str, Cost] = {
+    "models": Cost(Who.USER, 2),
+    "any_host": Cost(Who.USER, 2),
+    "level": Cost(Who.USER, 2),
+    "remote": Cost(Who.USER, 2),
+    "region": Cost(Who.USER, 2),
+    "resume": Cost(Who.USER, 2),
+    "num_hosts": Cost(Who.USER, 2),
+    "slices": Cost(Who.USER, 3),
+    "apart": Cost(Who.USER, 3),
+    "label": Cost(Who.USER, 3),
+    "cpu": Cost(Who.USER, 3),
+    "memory": Cost(Who.USER, 3),
+    "due": Cost(Who.USER, 3),
+    "runtime": Cost(Who.USER, 3),
+    "slowdown": Cost(Who.USER, 3),
+    "load": Cost(Who.USER, 3),
+    "conflicts": Cost(Who.USER, 3),
+    "tasks": Cost(Who.USER, 4),
+    "gpu": Cost(Who.USER, 4),
+    "time": Cost(Who.TIME, 4),
+    "ended": Cost(Who.TIME, 5),
+    "quota": Cost(Who.ADMIN, 5),
+    "cap": Cost(Who.ADMIN, 5),
+    "pool": Cost(Who.ADMIN, 5),
+    "release": Cost(Who.ADMIN, 5),
+    "keep_using": Cost(Who.ADMIN, 5),
+    "replicate": Cost(Who.ADMIN, 5),
+    "repair": Cost(Who.OPERATOR, 6),
+    "no_outage": Cost(Who.OPERATOR, 6),
+    "preempt": Cost(Who.OTHERS, 7),
+    "give_way": Cost(Who.OTHERS, 7),
+    "hosts": Cost(Who.OPERATOR, 9),
+}
+"""The default costs, by kind of change; kinds that are left out of a table are not proposed."""
+
+
+# The least amount of a change that suffices, by bisection.
+
+
+class Amount(NamedTuple):
+    """An amount that suffices, and the largest one known not to: no less suffices if it is next."""
+
+    least: int
+    too_little: int
+
+    @property
+    def proven(self) -> bool:
+        """Whether no smaller whole amount suffices."""
+        return self.least - self.too_little == 1
+
+
+def least_amount(too_little: int, enough: int, suffices: Callable[[int], bool | None]) -> Amount:
+    """Return the least amount above `too_little` that suffices, up to `enough`, which does.
+
+    Parameters
+    ----------
+    too_little, enough
+        Amounts of which it is known that the first does not suffice, and the second does.
+    suffices
+        Monotone: an amount suffices if a smaller one does. None if that is not known; such an
+        amount is not taken, and then the answer may not be proven to be the least.
+    """
+    known, low = too_little, too_little
+    while enough - low > 1:
+        middle = (low + enough) // 2
+        answer = suffices(middle)
+        if answer:
+            enough = middle
+        else:
+            low = middle
+            known = middle if answer is False else known
+    return Amount(enough, known)
+
+
+# A change: what somebody could do for a waiting job, and the least amount that lets it start.
+
 
 Suffices: TypeAlias = Callable[[Sequence[Edit]], bool | None]
 """Whether the job starts once a round is edited so; None if that is not known."""

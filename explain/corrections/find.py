@@ -4,15 +4,102 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
-from placewright.explain.corrections.change import Change, Failed, Form
-from placewright.explain.corrections.costs import COSTS, Cost, Who
+from placewright.explain.corrections.change import COSTS, Change, Cost, Failed, Form, Who
 from placewright.explain.corrections.minimal_sets import MAX_CHANGES, minimal_corrections
+from placewright.explain.search import SearchOptions
 from placewright.instances.documents.edits import Edit, Edits
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import edited
 from placewright.instances.errors import InvalidInputError
+from placewright.instances.presets.presets import minimal_victims
+from placewright.instances.verify import verify
+from placewright.rounds import solve_round
+
+# The cheapest lawful moves and preemptions that start a waiting job, by `minimal_victims`.
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Running jobs that move or stop for a job, and what that disrupts.
+
+    Parameters
+    ----------
+    migrated, preempted
+        Names of jobs, in the order of the round.
+    disruption
+        Of the moves and preemptions, as of the term, in milli-GPU-seconds.
+    at_least
+        A bound on the disruption by which an option of this value starts; None without one. No
+        cheaper way is possible if it is `disruption`.
+    plan
+        A plan of the given round that `verify` accepts: no other pending job starts.
+    """
+
+    migrated: tuple[str, ...]
+    preempted: tuple[str, ...]
+    disruption: int
+    at_least: float | None
+    plan: Plan
+
+
+def cheapest_victims(
+    round_: Round,
+    job: str,
+    **search: Unpack[SearchOptions],
+) -> Victims | None:
+    """Return the cheapest moves and preemptions that let a job start; None if none was found.
+
+    Parameters
+    ----------
+    round_
+        A round of gangs that `check_round` accepts.
+    job
+        Name of a pending job.
+    search
+        As of `solve_round`.
+
+    Raises
+    ------
+    InvalidInputError
+        As of `minimal_victims`.
+    """
+    solved = solve_round(
+        minimal_victims(round_, job),
+        gap=0.0,
+        **search,
+    )
+    known = {decision.job: decision for decision in solved.decisions}
+    if known[job].decision is not DecisionKind.START or solved.certificate is None:
+        return None
+    plan = solved.model_copy(
+        update={
+            "round": None,
+            "certificate": None,
+            "decisions": tuple(
+                known.get(one.name) or Decision(job=one.name, decision=DecisionKind.WAIT)
+                for one in round_.jobs
+            ),
+        }
+    )
+    # Beside other pending jobs it may be less entitled than without them.
+    if not verify(round_, plan).ok:
+        return None
+    disruption = next(term for term in solved.certificate.terms if term.name == "disruption")
+    return Victims(
+        migrated=_named(plan, DecisionKind.MIGRATE),
+        preempted=_named(plan, DecisionKind.PREEMPT),
+        disruption=disruption.value,
+        at_least=disruption.bound,
+        plan=plan,
+    )
+
+
+def _named(plan: Plan, kind: DecisionKind) -> tuple[str, ...]:
+    return tuple(one.job for one in plan.decisions if one.decision is kind)
+
 
 MAX_ROUNDS = 64
 """Rounds with changes that are kept."""
@@ -235,3 +322,30 @@ class _Edited:
                 del self._made[next(iter(self._made))]
         self._made[keys] = made
         return made
+
+
+# What to try first of the corrections of a waiting job.
+
+
+MUCH = 0.5
+"""Who asks less than this part of what it asked gives up much."""
+LAST = "ended", "give_way", "preempt"
+"""Kinds of changes that nobody who reads of them can make: an unknown end, others that give way."""
+
+
+def try_first(found: Corrections) -> Correction | None:
+    """Return the cheapest correction that is of most use; None without any.
+
+    Those that let the job run some day and start it now, too, come first, then those of "some
+    day", then those of "now". Last come those that give up much of what the job asks, wait for an
+    end that nobody knows, or take from others; before them those that do not suffice beside what
+    the plan starts.
+    """
+    some_day = None if found.some_day is None else {one.text for one in found.some_day}
+    both = found.now if some_day is None else [one for one in found.now if one.text in some_day]
+    return min(both or found.some_day or found.now, key=_rank, default=None)
+
+
+def _rank(correction: Correction) -> tuple[bool, bool, int]:
+    is_last_resort = any(part.form.left < MUCH or part.kind in LAST for part in correction.parts)
+    return is_last_resort, correction.beside_plan is False, correction.cost

@@ -12,23 +12,22 @@ from typing import Any
 
 from placewright.explain.facts import gang
 from placewright.explain.facts.asks import asks
-from placewright.explain.facts.away import away
 from placewright.explain.facts.fact import (
     Edit,
     Fact,
+    PolicyFacts,
+    Situation,
     Stratum,
+    Verb,
     World,
     edit_job,
     named,
+    taken_by,
     without_waiting,
 )
 from placewright.explain.facts.gang import stays
 from placewright.explain.facts.held import Holders
-from placewright.explain.facts.holding import Verb
-from placewright.explain.facts.policies import PolicyFacts
-from placewright.explain.facts.rules import rules
-from placewright.explain.facts.situation import Situation
-from placewright.explain.facts.taken import taken_by
+from placewright.explain.facts.rules import away, rules
 from placewright.explain.places import GroupPlaces
 from placewright.instances.derived.durations import span
 from placewright.instances.derived.outages import unavailable_hosts
@@ -40,7 +39,7 @@ from placewright.instances.documents.policy import Policy, TermName
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import DEADLINE, GANG
 from placewright.instances.presets.presets import with_health
-from placewright.rounds.state.promises import promises_in
+from placewright.rounds.state.admission import promises_in
 
 MAX_SPEED = 10**6
 """The most that a pace may have, in thousandths."""

@@ -7,14 +7,18 @@ from collections.abc import Collection
 import numpy as np
 
 from placewright.explain.facts.asks import asks
-from placewright.explain.facts.away import away
-from placewright.explain.facts.fact import Fact, World, named, without_waiting
+from placewright.explain.facts.fact import (
+    Fact,
+    PolicyFacts,
+    Situation,
+    World,
+    able_hosts,
+    named,
+    taken_by,
+    without_waiting,
+)
 from placewright.explain.facts.held import Holders, waits_for
-from placewright.explain.facts.holding import able_hosts
-from placewright.explain.facts.policies import PolicyFacts
-from placewright.explain.facts.rules import rules
-from placewright.explain.facts.situation import Situation
-from placewright.explain.facts.taken import taken_by
+from placewright.explain.facts.rules import away, rules
 from placewright.explain.places import GroupPlaces, NearestPlaces
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.limits import DisruptionBudget

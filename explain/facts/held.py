@@ -12,9 +12,18 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.explain.facts.fact import Fact, Stratum, edit_job, group, named
-from placewright.explain.facts.holding import Holds, Takes, Verb, able_hosts
-from placewright.explain.facts.situation import Situation
+from placewright.explain.facts.fact import (
+    Fact,
+    Holds,
+    Situation,
+    Stratum,
+    Takes,
+    Verb,
+    able_hosts,
+    edit_job,
+    group,
+    named,
+)
 from placewright.formulations.gang.problem.limits import borrowing_options
 from placewright.instances.derived.durations import span
 from placewright.instances.derived.phrases import count, several

@@ -1,22 +1,19 @@
-"""Facts of policy `interleaving`: a job starts alone, or in a group with jobs that run.
-
-Running groups stay where they are, and a job may join one. What a job asks is dropped from one more
-option, since only equal first options take turns: without a fact it can still join whom it could
-join with it. With `as_needed` fewer jobs may mean fewer groups, so that there a fact less may be a
-place less; minimality is then what the plans of the proof say.
-"""
+"""Facts of policy `interleaving`: a job starts alone, or in a group with jobs that run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 from placewright.explain.facts import gang
 from placewright.explain.facts.asks import asks
-from placewright.explain.facts.away import away
 from placewright.explain.facts.fact import (
     Edit,
     Fact,
+    PolicyFacts,
+    Situation,
     Stratum,
     World,
     edit_job,
@@ -24,20 +21,91 @@ from placewright.explain.facts.fact import (
     without_waiting,
 )
 from placewright.explain.facts.gang import jobs_that_run, started, stays
-from placewright.explain.facts.policies import PolicyFacts
-from placewright.explain.facts.rules import rules
-from placewright.explain.facts.situation import Situation
-from placewright.explain.facts.turns import places
+from placewright.explain.facts.rules import away, rules
+from placewright.explain.places import GroupPlaces
 from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.option import Option
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import MOST, Sharing
 from placewright.instances.policies import GANG, INTERLEAVING
+
+# Places of a job under policy `interleaving`: room of its own, or turns with jobs that run.
+
+
+def places(round_: Round, job: str) -> tuple[GroupPlaces, ...]:
+    """Return the nearest places of a job, and at the last group with whom it might take turns."""
+    groups = running_groups(round_)
+    policy = round_.policy.model_copy(update={"formulation": GANG.name})
+    alone = _with_groups_as_jobs(round_, groups).model_copy(update={"policy": policy})
+    *others, last = gang.places(alone, job)
+    waits = named(job, round_)
+    partners = tuple(_partners(round_, waits, groups)) if waits.profile is not None else None
+    return (*others, replace(last, partners=partners))
+
+
+def _with_groups_as_jobs(round_: Round, groups: Sequence[Sequence[int]]) -> Round:
+    """Return the round in which each group that runs is one job, which holds what they all do."""
+    first = {members[0]: [round_.jobs[j] for j in members] for members in groups}
+    rest = {j for members in groups for j in members[1:]}
+    jobs = tuple(
+        _together(first[j]) if j in first else job
+        for j, job in enumerate(round_.jobs)
+        if j not in rest
+    )
+    return round_.model_copy(update={"jobs": jobs})
+
+
+def _together(members: Sequence[Job]) -> Job:
+    """Return a job that holds what a group does: its GPUs once, of CPU the most of one of them."""
+    options = [member.options[0] for member in members]
+    groups = tuple(starmap(_held, zip(*(option.groups for option in options), strict=True)))
+    option = options[0].model_copy(update={"groups": groups})
+    return members[0].model_copy(update={"options": (option, *members[0].options[1:])})
+
+
+def _held(*groups: TaskGroup) -> TaskGroup:
+    resources = {name: 0 for group in groups for name in group.resources}
+    for group in groups:
+        for name, amount in group.resources.items():
+            resources[name] += amount
+    return groups[0].model_copy(
+        update={
+            "cpu": max(group.cpu for group in groups),
+            "memory": sum(group.memory for group in groups),
+            "resources": resources,
+        }
+    )
+
+
+def _partners(round_: Round, job: Job, groups: Sequence[Sequence[int]]) -> Iterator[str]:
+    """Yield the running jobs and groups of the job's size with room for one more and no conflict.
+
+    Whether their stages, load and memory suit the job is not asked.
+    """
+    key, sharing = grouping_key(job), round_.sharing
+    conflicts = {name for pair in sharing.conflicts if job.name in pair for name in pair}
+    in_groups = {j for members in groups for j in members}
+    alone = ([j] for j, one in enumerate(round_.jobs) if one.running and j not in in_groups)
+    for members in (*groups, *alone):
+        jobs = [round_.jobs[j] for j in members]
+        if key is None or len(jobs) >= sharing.most or grouping_key(jobs[0]) != key:
+            continue
+        if jobs[0].running is not None and jobs[0].running.option == 0:
+            names = [one.name for one in jobs]
+            if conflicts.isdisjoint(names):
+                yield " + ".join(names)
+
+
+# Running groups stay where they are, and a job may join one. What a job asks is dropped from one
+# more option, since only equal first options take turns: without a fact it can still join whom it
+# could join with it. With `as_needed` fewer jobs may mean fewer groups, so that there a fact less
+# may be a place less; minimality is then what the plans of the proof say.
+
 
 _NOBODY = DisruptionLimits(preempted_jobs=0, migrated_jobs=0)
 _OF_EACH_MEMBER = "cpu", "memory", "resources", "gpu_memory"

@@ -7,12 +7,15 @@ the storage of regions and the budgets of links, by data that the job does not r
 from __future__ import annotations
 
 from placewright.explain.facts.asks import asks
-from placewright.explain.facts.away import away
-from placewright.explain.facts.data import asks_of_data, links_away, rules_on_data
-from placewright.explain.facts.fact import Fact, World, named
-from placewright.explain.facts.policies import PolicyFacts
-from placewright.explain.facts.situation import Situation
-from placewright.explain.facts.transfers import data_held, rules_on_copies
+from placewright.explain.facts.fact import Fact, PolicyFacts, Situation, World, named
+from placewright.explain.facts.geo import (
+    asks_of_data,
+    data_held,
+    links_away,
+    rules_on_copies,
+    rules_on_data,
+)
+from placewright.explain.facts.rules import away
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Policy

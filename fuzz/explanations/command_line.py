@@ -10,10 +10,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from placewright.cli.app import main
+from placewright.explain.conflict import question_of
 from placewright.explain.corrections.find import Correction
-from placewright.explain.facts.fact import World
-from placewright.explain.facts.policies import FACTS, says_yes
-from placewright.explain.proof import question_of
+from placewright.explain.facts.fact import FACTS, World, says_yes
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write

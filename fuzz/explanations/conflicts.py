@@ -8,12 +8,10 @@ from itertools import chain, combinations
 from fuzz.explanations.questions import STARTS, Starts
 from fuzz.explanations.samples import Sample, waiting
 from fuzz.policy import Policy, TooManyPlansError
-from placewright.explain.conflict import preferred_conflict
+from placewright.explain.conflict import preferred_conflict, question_of
 from placewright.explain.explain_job import VERDICTS, last_stratum
 from placewright.explain.explanation import Explanation, Verdict
-from placewright.explain.facts.fact import Fact, Stratum, World, named
-from placewright.explain.facts.policies import says_yes
-from placewright.explain.proof import question_of
+from placewright.explain.facts.fact import Fact, Stratum, World, named, says_yes
 from placewright.explain.situations import Situations
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan

@@ -10,14 +10,12 @@ from typing import TypeAlias
 from fuzz.explanations.questions import Starts
 from fuzz.explanations.reservations import Beside
 from fuzz.explanations.samples import Sample
-from placewright.explain.corrections.change import Amounts, Change, Names
+from placewright.explain.corrections.change import COSTS, Amounts, Change, Names
 from placewright.explain.corrections.cluster import cluster_changes
-from placewright.explain.corrections.costs import COSTS
 from placewright.explain.corrections.find import Correction
 from placewright.explain.corrections.own import own_changes
 from placewright.explain.explanation import Explanation, Verdict
-from placewright.explain.facts.fact import Stratum, World, named
-from placewright.explain.facts.policies import FACTS
+from placewright.explain.facts.fact import FACTS, Stratum, World, named
 from placewright.explain.reservations import Reservations
 from placewright.explain.situations import Situations
 from placewright.instances.documents.edits import Edit, Edits

@@ -15,7 +15,7 @@ from fuzz.policies import queue
 from fuzz.policy import Policy, Raw, TooManyPlansError
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Explanation
-from placewright.explain.facts.policies import FACTS
+from placewright.explain.facts.fact import FACTS
 from placewright.explain.missing_replica import explain_missing_replica, probing
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.hived.convert import read_hived
+from placewright.instances.converters.hived.tenants import read_hived
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes, read_kubernetes
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
 from placewright.instances.converters.kubernetes.manifest import read_manifest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from placewright.explain.fragmentation import fragmentation_of, is_measured
-from placewright.explain.free_domains import free_and_total
+from placewright.explain.places import fragmentation_of, free_and_total, is_measured
 from placewright.instances.derived.doubts import doubts_of, so_far, why_waits
 from placewright.instances.derived.source_names import all_left_out
 from placewright.instances.documents.job import Job
@@ -18,7 +17,7 @@ from placewright.instances.documents.source_keys import (
 )
 from placewright.instances.errors import printable
 from placewright.live.serve.messages import JobPlaces, Snapshot, TaskPlace
-from placewright.report.facts.outcomes import milli_gpu_of
+from placewright.report.facts.jobs import milli_gpu_of
 from placewright.report.page import render_report
 from placewright.rounds.state.changes import apply_plan
 

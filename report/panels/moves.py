@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.report.facts.moves import moves_of
-from placewright.report.facts.outcomes import OUTCOMES
+from placewright.report.facts.jobs import OUTCOMES, moves_of
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Table, table
 from placewright.report.text import gpus, number

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 
 from placewright.instances.derived.phrases import several
 from placewright.instances.documents.plan import Plan
-from placewright.report.facts.region_plan import RegionPlan, heat, region_plan_of
-from placewright.report.facts.regions import NOWHERE
-from placewright.report.facts.replicas import Change, ChangeKind
+from placewright.report.facts.regions import (
+    NOWHERE,
+    Change,
+    ChangeKind,
+    RegionPlan,
+    heat,
+    region_plan_of,
+)
 from placewright.report.panels.policies import PolicyPanels
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Cell, Meter, Table, table

@@ -10,7 +10,7 @@ from placewright.report.panels.policies import PolicyPanels
 from placewright.report.panels.subject import Subject
 from placewright.report.table import Table, table
 from placewright.report.text import NONE, after, gpus
-from placewright.rounds.backfill.section import reservations_of
+from placewright.rounds.backfill.queue import reservations_of
 
 MAX_HOSTS = 4
 

@@ -7,13 +7,12 @@ from functools import cached_property
 
 from placewright.array_types import Ints
 from placewright.explain.comparison import Comparison, compare
-from placewright.explain.free_domains import free_and_total
+from placewright.explain.places import free_and_total
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.report.facts.conditions import conditions_of
-from placewright.report.facts.holders import Holders, holders_of
+from placewright.report.facts.jobs import Holders, conditions_of, holders_of
 from placewright.report.table import JobCell
 from placewright.rounds.decisions import DefaultDecisions
 from placewright.topology import Cluster

@@ -16,8 +16,14 @@ from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.subproblem import residual
 from placewright.formulations.plan_messages import Candidate
-from placewright.rounds.backfill.pools import Amounts, fit
-from placewright.rounds.backfill.profile import NEVER, Profile, Reservation, gpus_taken
+from placewright.rounds.backfill.profile import (
+    NEVER,
+    Amounts,
+    Profile,
+    Reservation,
+    fit,
+    gpus_taken,
+)
 from placewright.topology import State
 from placewright.topology.units import WHOLE_GPU
 

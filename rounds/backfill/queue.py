@@ -2,16 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.derived.waiting import expected_end, queue
-from placewright.rounds.backfill.places import Places
-from placewright.rounds.backfill.profile import NEVER, Profile, Reservation
+from placewright.instances.documents.plan import Reason
+from placewright.instances.documents.round import Round
+from placewright.rounds.backfill.places import SOURCE, Places
+from placewright.rounds.backfill.profile import NEVER, PoolProfile, Profile, Reservation
+from placewright.rounds.decisions import Why
 from placewright.topology.units import WHOLE_GPU
+
+# Which reservation a job would delay, of several that begin before it has ended.
+
+
+MOST_JOBS = 500
+"""Of a round in which the reservation that a job would delay is looked for among several; in larger
+ones it is the first that begins before the job has ended."""
+
+MAY_START = (Reason.NOT_CHOSEN, Reason.DISPLACED_BY_PRIORITY)
+
+
+class BesideSome:
+    """Which jobs wait beside some of the reservations, under one candidate.
+
+    Parameters
+    ----------
+    reasons
+        Why jobs wait beside some reservations alone.
+    """
+
+    def __init__(self, reasons: Callable[[Sequence[Reservation]], dict[int, Why]]) -> None:
+        self._reasons = reasons
+        self._known: dict[tuple[int, ...], dict[int, Why]] = {}
+
+    def fits(self, job: int, reservations: Sequence[Reservation], whole: Why) -> bool:
+        """Whether some reservations leave a job its place, which `whole` says that it has."""
+        key = tuple(r.job for r in reservations)
+        if key not in self._known:
+            self._known[key] = self._reasons(reservations)
+        return not is_kept_off(whole, self._known[key][job])
+
+    def first_delayed(
+        self, job: int, reservations: Sequence[Reservation], whole: Why
+    ) -> Reservation:
+        """Return the first of some reservations beside which, with those before it, none is left.
+
+        All of them together leave no place.
+        """
+        least, most = 1, len(reservations)
+        while least < most:
+            middle = (least + most) // 2
+            if self.fits(job, reservations[:middle], whole):
+                least = middle + 1
+            else:
+                most = middle
+        return reservations[least - 1]
+
+
+def is_kept_off(whole: Why, restricted: Why) -> bool:
+    """Whether a job that might start in the whole round may not in a restricted one."""
+    may_start = restricted.reason in MAY_START
+    return not may_start or (_is_startable(whole) and not _is_startable(restricted))
+
+
+def _is_startable(why: Why) -> bool:
+    return why.detail is not None and why.detail.startable
 
 
 class Queue:
@@ -175,3 +236,123 @@ class Queue:
         if any(task["host"] not in index for task in entry["tasks"]):
             return None
         return self._places.of_entry(job, entry)
+
+
+# Reservations: the first waiting jobs start now, or get the earliest time at which they fit.
+#
+# Those behind them start in the order of the queue where they delay no reservation. With depth 1
+# this is EASY backfilling (Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995), with all jobs
+# conservative backfilling (Mu'alem and Feitelson, IEEE TPDS 12, 2001).
+
+
+NOTHING: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The jobs of the queue that start in their turn, those with a reservation, and the pools."""
+
+    starts: Candidate
+    pools: PoolProfile
+    reservations: list[Reservation] = field(default_factory=list)
+
+
+def reserve(problem: Problem, last: Mapping[str, Mapping[str, Any]] = NOTHING) -> Reserved:
+    """Return which jobs of the queue start in their turn, and the reservations of the first others.
+
+    Parameters
+    ----------
+    problem
+        A round whose policy has `backfill`, compiled.
+    last
+        The reservations of the last round, by the name of the job, as its plan has them. Where the
+        order is another scheduler's (`listed`) they do not count: it has none, and whoever comes
+        first in the queue would have to leave them to jobs behind.
+    """
+    policy = problem.round.policy
+    backfill = policy.backfill
+    if backfill is None:
+        pools = PoolProfile(problem.round, problem.cluster)
+        return Reserved(Candidate({}, SOURCE), pools)
+    taken = Queue(problem, NOTHING if policy.as_listed else last)
+    order = taken.order()
+    depth = len(order) if backfill.depth == "all" else backfill.depth
+    head = 0
+    while head < len(order) and len(taken.profile.reservations) < depth:
+        taken.add(order[head])
+        head += 1
+    for job in taken.backfill_order(order[head:]):
+        if not taken.outranked(job):
+            taken.backfill(job)
+    taken.profile.kept = []
+    return Reserved(taken.candidate(), taken.profile.pools, taken.profile.reservations)
+
+
+def reserved_before(
+    problem: Problem, entries: Mapping[str, Mapping[str, Any]], starts: Candidate
+) -> Reserved:
+    """Return starts and reservations as a plan has them; these are by the name of the job."""
+    profile = Profile(problem)
+    places = Places(problem, profile)
+    number = {job.name: j for j, job in enumerate(problem.round.jobs)}
+    reservations = [places.of_entry(number[name], entry) for name, entry in entries.items()]
+    return Reserved(starts, profile.pools, reservations)
+
+
+# The plan section `reservations`: which jobs start in their turn, and what is reserved.
+
+
+KIND = "reservations"
+
+
+def reservation_section(
+    round_: Round, hosts: tuple[str, ...], reserved: Reserved
+) -> dict[str, Any]:
+    """Return the section; jobs are in the order of the queue."""
+
+    def entry(reservation: Reservation) -> dict[str, Any]:
+        last: dict[str, Any] = {} if reservation.was is None else {"was": reservation.was}
+        if reservation.cause is not None:
+            last["cause"] = reservation.cause
+        return last | {
+            "job": round_.jobs[reservation.job].name,
+            "option": reservation.option,
+            "at": reservation.at,
+            "end": None if reservation.end == NEVER else reservation.end,
+            "tasks": [
+                {"group": group, "host": hosts[host], "tasks": number}
+                for group, host, number in reservation.tasks
+            ],
+        }
+
+    return {
+        "kind": KIND,
+        "starts": [round_.jobs[job].name for job in reserved.starts.starts],
+        "jobs": [entry(reservation) for reservation in reserved.reservations],
+    }
+
+
+def in_turn(sections: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the names of the jobs that start in their turn by a plan's sections."""
+    return {
+        name
+        for section in sections
+        if section["kind"] == KIND
+        for name in section.get("starts", ())
+    }
+
+
+def reservations_of(sections: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the reservations of a plan's sections, by the name of the job."""
+    return {
+        entry["job"]: entry
+        for section in sections
+        if section["kind"] == KIND
+        for entry in section.get("jobs", ())
+    }
+
+
+def without_reservations(round_: Round) -> Round:
+    """Return a round that asks no plan for reservations of jobs that wait."""
+    policy = round_.policy.model_copy(update={"backfill": None})
+    return round_.model_copy(update={"policy": policy})

@@ -28,8 +28,7 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Tenant
 from placewright.instances.documents.quantities import CORE_RESOURCES, MAX_GPU
 from placewright.instances.documents.round import Round
-from placewright.rounds.backfill.pools import PoolProfile
-from placewright.rounds.backfill.profile import Reservation
+from placewright.rounds.backfill.profile import PoolProfile, Reservation
 from placewright.topology.units import WHOLE_GPU
 
 GPUS, PARTS, QUOTA, CAP = "gpus", "parts", "quota", "cap"

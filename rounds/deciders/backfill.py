@@ -21,18 +21,25 @@ from placewright.instances.derived.waiting import eligible, expected_end
 from placewright.instances.documents.plan import Decision, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.rounds.backfill.delays import MAY_START, MOST_JOBS, BesideSome, is_kept_off
 from placewright.rounds.backfill.places import SOURCE
 from placewright.rounds.backfill.profile import NEVER, Reservation
-from placewright.rounds.backfill.reserve import reserve, reserved_before
+from placewright.rounds.backfill.queue import (
+    MAY_START,
+    MOST_JOBS,
+    BesideSome,
+    in_turn,
+    is_kept_off,
+    reservation_section,
+    reservations_of,
+    reserve,
+    reserved_before,
+)
 from placewright.rounds.backfill.restrict import is_part, restricted_round
-from placewright.rounds.backfill.section import in_turn, reservation_section, reservations_of
 from placewright.rounds.deciders.cells import base_terms, starts_of_plan
 from placewright.rounds.decisions import DefaultDecisions, Why, decisions_of
-from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.sections.shares import share_section
+from placewright.rounds.sections.sections import collective_section, share_section
 from placewright.rounds.state.memory import Memory
 
 

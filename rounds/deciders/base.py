@@ -18,9 +18,8 @@ from placewright.rounds.decisions import Why
 from placewright.rounds.displacement.victims import lawful_in
 from placewright.rounds.inner_rounds import solve_inner_round
 from placewright.rounds.regions.region_rounds import RegionSolver
-from placewright.rounds.settings import Settings, Solver
+from placewright.rounds.settings import Meter, Settings, Solver
 from placewright.rounds.state.memory import Memory
-from placewright.rounds.usage import Meter
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,11 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Detail,
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.decisions import DefaultDecisions, Why, decisions_of
-from placewright.rounds.sections.cell_reasons import CellReasons
-from placewright.rounds.sections.cells import cell_section
-from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.fixed_states import FixedStates
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.cells import CellReasons, cell_section
+from placewright.rounds.sections.moves import move_section
 from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.sections.shares import share_section
+from placewright.rounds.sections.sections import collective_section, share_section
+from placewright.rounds.sections.states import FixedStates
 
 
 def has_cells(round_: Round) -> bool:

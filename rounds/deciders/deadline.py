@@ -28,12 +28,11 @@ from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.decisions import Why
-from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.fixed_states import FixedStates
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.state.admission import Ledger
-from placewright.rounds.state.promises import KIND
+from placewright.rounds.sections.sections import collective_section
+from placewright.rounds.sections.states import FixedStates
+from placewright.rounds.state.admission import KIND, Ledger
 from placewright.topology import Cluster
 
 

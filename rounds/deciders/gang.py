@@ -25,10 +25,9 @@ from placewright.rounds.deciders.cells import (
 )
 from placewright.rounds.deciders.completed_start import completed_gangs
 from placewright.rounds.decisions import Why
-from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.sections.shares import share_section
+from placewright.rounds.sections.sections import collective_section, share_section
 
 
 class GangDecider:

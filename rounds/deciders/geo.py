@@ -20,12 +20,10 @@ from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.decisions import Why
-from placewright.rounds.sections.collectives import collective_section
-from placewright.rounds.sections.fixed_states import FixedStates
-from placewright.rounds.sections.move_order import move_section
-from placewright.rounds.sections.quota_use import QuotaUse, RegionQuotas
-from placewright.rounds.sections.reasons import Regions, reasons_of
-from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
+from placewright.rounds.sections.moves import move_section
+from placewright.rounds.sections.reasons import QuotaUse, RegionQuotas, Regions, reasons_of
+from placewright.rounds.sections.sections import collective_section, flow_section, replica_section
+from placewright.rounds.sections.states import FixedStates
 
 
 class GeoDecider:

@@ -28,9 +28,9 @@ from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round
 from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
 from placewright.rounds.decisions import Why
-from placewright.rounds.sections.collectives import collective_section
 from placewright.rounds.sections.reasons import reasons_of
-from placewright.rounds.sections.shared_states import SharedStates, gang_problem_of
+from placewright.rounds.sections.sections import collective_section
+from placewright.rounds.sections.states import SharedStates, gang_problem_of
 
 KIND = "groups"
 

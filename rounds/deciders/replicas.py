@@ -16,7 +16,7 @@ from placewright.instances.documents.plan import Decision, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources
 from placewright.rounds.decisions import Why
-from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
+from placewright.rounds.sections.sections import flow_section, replica_section
 
 
 class ReplicasDecider:

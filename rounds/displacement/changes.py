@@ -1,4 +1,4 @@
-"""Places of jobs before and after a candidate, and their precedence."""
+"""Places of jobs before and after a candidate, in named domains, and their precedence."""
 
 from __future__ import annotations
 
@@ -9,9 +9,37 @@ from typing import NamedTuple, TypeAlias
 from placewright.formulations.gang.problem.jobs import NOBODY, Leave
 from placewright.formulations.gang.problem.limits import borrowing_options
 from placewright.formulations.plan_messages import Candidate
+from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
+from placewright.topology import Cluster
+
+# Names of the domains that hold hosts.
+
+
+class DomainNames:
+    """Domain of each host, level by level; the arrays are made once somebody asks."""
+
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    def of(self, level: str) -> Mapping[str, str]:
+        """Return the domain of a level of each host, by name."""
+        if level not in self._known:
+            cluster, depth = self._cluster, self._cluster.level_index(level)
+            names = [cluster.names[depth][d] for d in cluster.domain[depth].tolist()]
+            self._known[level] = dict(zip(cluster.hosts, names, strict=True))
+        return self._known[level]
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return build_cluster(self._round.cluster)
+
+
+# Places of jobs before and after a candidate, and their precedence.
+
 
 Rank: TypeAlias = tuple[bool, bool, bool, int]
 """Promised the current lease, guaranteed by cells, entitled, priority."""

@@ -7,15 +7,19 @@ from typing import TypeAlias
 
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds.policies.base import GroupPolicy, ListPolicy, RoundPolicy
-from placewright.rounds.policies.estimates import ESTIMATES
-from placewright.rounds.policies.gittins import GITTINS
-from placewright.rounds.policies.lists import LISTS
+from placewright.rounds.policies.lists import ESTIMATES, GITTINS, LAS, LISTS, SMITH
 from placewright.rounds.policies.muri import GROUPINGS
-from placewright.rounds.policies.quotas import GPU_QUOTA, HIVED, QuotaPolicy
-from placewright.rounds.policies.shares import SHARES, TunedPolicy
-from placewright.rounds.policies.smith import SMITH
-from placewright.rounds.policies.tenants import COUNTERS, DRF, DRF_ROUNDS, TenantPolicy
-from placewright.rounds.policies.tiresias import LAS
+from placewright.rounds.policies.tenants import (
+    COUNTERS,
+    DRF,
+    DRF_ROUNDS,
+    GPU_QUOTA,
+    HIVED,
+    SHARES,
+    QuotaPolicy,
+    TenantPolicy,
+    TunedPolicy,
+)
 
 Policy: TypeAlias = (
     ListPolicy | TunedPolicy | TenantPolicy | QuotaPolicy | GroupPolicy | RoundPolicy

@@ -1,23 +1,136 @@
-"""Policies by tenant: dominant resource fairness (DRF), and counters of attained service.
-
-References
-----------
-Ghodsi et al., "Dominant resource fairness: fair allocation of multiple resource types", NSDI 2011
-(algorithm 1). Sheng et al., "Fairness in serving large language models", OSDI 2024 (virtual token
-counters, VTC, algorithm 2; here GPU time in place of tokens).
-"""
+"""Policies by tenant and by share: dominant resource fairness, quotas, Synergy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
+from placewright.instances.traces.papers import SPEEDS
+from placewright.rounds.policies.base import (
+    Columns,
+    Keys,
+    ListPolicy,
+    RoundPolicy,
+    Weights,
+    by_arrival,
+)
+from placewright.rounds.policies.lists import LEAST_SERVICE, SRTF
+
+# Quotas of tenants: cells as in HiveD, or numbers of GPUs.
+#
+# References
+# ----------
+# Zhao et al., "HiveD: sharing a GPU cluster for deep learning with guarantees", OSDI 2020.
+
+
+Guarantee: TypeAlias = Literal["cells", "gpus"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaPolicy:
+    """Jobs inside the quota of their tenant are guaranteed, the others opportunistic.
+
+    A tenant with a quota has guaranteed jobs: in order of arrival, the first that its quota has no
+    room for ends the walk through its list, and none runs outside the quota. Jobs that are larger
+    than the quota, and those of tenants without one, are opportunistic: they start in order of
+    arrival where GPUs are free, skipping who does not fit, and are preempted when a guaranteed job
+    needs their GPUs.
+
+    Parameters
+    ----------
+    name
+        As the command line calls it.
+    guarantee
+        `cells`: a tenant owns cells, of a power of two of GPUs on one host, and its jobs start
+        wherever a cluster of these alone would start them. `gpus`: it owns as many GPUs,
+        anywhere; a job that none of the hosts has room for waits.
+    """
+
+    name: str
+    guarantee: Guarantee
+
+    @property
+    def sees(self) -> frozenset[str]:
+        """Columns that it reads."""
+        return frozenset({"tenant"})
+
+
+HIVED = QuotaPolicy("hived", "cells")
+GPU_QUOTA = QuotaPolicy("gpu-quota", "gpus")
+
+
+# Policies whose running jobs get shares of CPU and memory by what they gain (Synergy-TUNE).
+#
+# References
+# ----------
+# Mohan et al., "Looking beyond GPUs for DNN scheduling on multi-tenant clusters", OSDI 2022.
+
+
+@dataclass(frozen=True, slots=True)
+class TunedPolicy:
+    """An order decides who runs; shares of CPU and memory are tuned, nobody below speed 1.
+
+    Speed 1 is that of the proportional share of a host's CPU and memory, which any other policy
+    assumes.
+
+    Parameters
+    ----------
+    name
+        As the command line calls it.
+    order
+        A list policy that preempts: who runs, and who takes CPU and memory first.
+    steps
+        Whether a job may have a share between the fastest and that of speed 1; Synergy's jobs have
+        one of the two.
+    """
+
+    name: str
+    order: ListPolicy
+    steps: bool = True
+
+    @property
+    def sees(self) -> frozenset[str]:
+        """Columns that it reads."""
+        return self.order.sees | {SPEEDS}
+
+
+def _least_remaining(jobs: Columns) -> Keys:
+    """Remaining time at the greatest speed, whether or not there will be room for it."""
+    greatest: Ints = getattr(jobs, SPEEDS).max(axis=1)
+    return jobs.remaining_us / greatest
+
+
+_FIFO = ListPolicy("fifo", by_arrival, preempts=True)
+_OPTIMISTIC_SRTF = ListPolicy(
+    "srtf", _least_remaining, frozenset({"remaining_us", SPEEDS}), preempts=True, skips=True
+)
+
+SHARES = {
+    policy.name: policy
+    for policy in (
+        TunedPolicy("fifo-tuned", _FIFO),
+        TunedPolicy("srtf-tuned", SRTF),
+        TunedPolicy("las-tuned", LEAST_SERVICE),
+        TunedPolicy("fifo-synergy", _FIFO, steps=False),
+        TunedPolicy("srtf-synergy", _OPTIMISTIC_SRTF, steps=False),
+        TunedPolicy("las-synergy", LEAST_SERVICE, steps=False),
+    )
+}
+
+
+# Policies by tenant: dominant resource fairness (DRF), and counters of attained service.
+#
+# References
+# ----------
+# Ghodsi et al., "Dominant resource fairness: fair allocation of multiple resource types", NSDI 2011
+# (algorithm 1). Sheng et al., "Fairness in serving large language models", OSDI 2024 (virtual token
+# counters, VTC, algorithm 2; here GPU time in place of tokens).
+
 
 Held: TypeAlias = Mapping[str, Ints]
 """Per resource, what the running jobs of each tenant hold; `gpus` is always there."""

@@ -24,10 +24,8 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds.inner_rounds import solve_inner_round
-from placewright.rounds.regions.processes import ProcessError, Processes
-from placewright.rounds.regions.timeouts import call_with_timeout
-from placewright.rounds.settings import Settings
-from placewright.rounds.usage import Meter
+from placewright.rounds.regions.executors import ProcessError, Processes, call_with_timeout
+from placewright.rounds.settings import Meter, Settings
 
 LARGE = 20_000
 """Jobs times hosts beyond which a region is decided without a solver."""

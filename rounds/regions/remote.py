@@ -1,8 +1,8 @@
-"""Worker process of `processes.py` (`python -m` this module): it calls functions."""
+"""Worker process of `executors.py` (`python -m` this module): it calls functions."""
 
 from __future__ import annotations
 
-from placewright.rounds.regions.processes import Call, Failed, Returned
+from placewright.rounds.regions.executors import Call, Failed, Returned
 from placewright.solver.serving import serve
 from placewright.solver.wire import send
 

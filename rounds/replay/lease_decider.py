@@ -1,21 +1,13 @@
-"""Policy `deadline` lease by lease: rounds at the boundaries, and backfilling between them.
-
-Between boundaries waiting jobs start on idle GPUs, those without a promise first, shortest GPU time
-first. Two kinds of running jobs may be preempted: one without a deadline, for an arrival that asks
-for a promise and would miss its deadline if it waited for the next lease; and a backfilled one
-whose promise later leases keep anyway, for a job without a deadline. A job leaves when it can meet
-none of its deadlines.
-
-References
-----------
-Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC'21.
-"""
+"""Policy `deadline` lease by lease: rounds at the boundaries, and backfilling between them."""
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.documents.deadline import UNIT
@@ -24,15 +16,68 @@ from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND
 from placewright.rounds.engine import Engine
-from placewright.rounds.errors import InternalError
-from placewright.rounds.replay.admission_price import WINDOW_S, AdmissionPrice
+from placewright.rounds.replay.book import Place
 from placewright.rounds.replay.idle_gpus import IdleGpus
-from placewright.rounds.replay.ledger import Place
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.replay.records import Record
+from placewright.rounds.settings import InternalError
+from placewright.rounds.state.admission import promises_in
 from placewright.rounds.state.changes import Changes
-from placewright.rounds.state.promises import promises_in
 from placewright.topology.units import WHOLE_GPU
+
+# Admission price: a job asks for a promise only if its value per GPU-second is at least the price.
+#
+# A promise reserves GPUs for days, so they are missing for jobs that arrive later. The price is
+# the value density (value per GPU-second) of the marginal job when the arrivals of the last 24
+# hours are admitted in descending order of density until `SHARE` of the GPU time is used up; 0 if
+# it is not. A job below the price waits like a job without a deadline, and may ask later.
+
+
+WINDOW_S = 86_400
+SHARE = 0.8
+"""Part of the GPU time that promises may fill; the rest is for gaps and other jobs."""
+
+
+class AdmissionPrice:
+    """The admission price, from the arrivals of the last 24 hours."""
+
+    def __init__(self) -> None:
+        self._recent: deque[Record] = deque()
+
+    def arrive(self, record: Record) -> None:
+        """Record an arrival; calls are in the order of arrival."""
+        if record.asked.due:
+            self._recent.append(record)
+
+    def price(self, now: int, milli_gpu: float) -> float:
+        """Return the admission price, in value per milli-GPU-second.
+
+        Parameters
+        ----------
+        now
+            Seconds on the round's clock.
+        milli_gpu
+            Mean capacity of the next 24 hours.
+        """
+        while self._recent and self._recent[0].came <= now - WINDOW_S:
+            self._recent.popleft()
+        value_per_gpu_time = np.array([record.value_per_gpu_time for record in self._recent])
+        needed = np.array([record.least_gpu_time for record in self._recent])
+        order = np.argsort(-value_per_gpu_time, kind="stable")
+        last = int(np.searchsorted(needed[order].cumsum(), SHARE * milli_gpu * WINDOW_S))
+        return float(value_per_gpu_time[order[last]]) if last < len(order) else 0.0
+
+
+# Between boundaries waiting jobs start on idle GPUs, those without a promise first, shortest GPU
+# time first. Two kinds of running jobs may be preempted: one without a deadline, for an arrival
+# that asks for a promise and would miss its deadline if it waited for the next lease; and a
+# backfilled one whose promise later leases keep anyway, for a job without a deadline. A job
+# leaves when it can meet none of its deadlines.
+#
+# References
+# ----------
+# Gao et al., "Chronus: a novel deadline-aware scheduler for deep learning training jobs", SoCC'21.
+
 
 __all__ = ["LeaseDecider", "Watch"]
 

@@ -1,7 +1,7 @@
 """Online simulation of policy `deadline`: an `Engine` decides a round at every lease boundary.
 
 It knows the jobs that have arrived, and no later ones. `lease_decider.py` says what happens at
-boundaries and between them, and `admission_price.py` which jobs ask for a promise.
+boundaries and between them, and `lease_decider.py` which jobs ask for a promise.
 
 References
 ----------
@@ -19,8 +19,8 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.engine import Engine
+from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.lease_decider import LeaseDecider, Watch
-from placewright.rounds.replay.ledger import HostLedger
 from placewright.rounds.replay.loop import Loop, Trigger
 from placewright.rounds.replay.records import CLASSES, Record, Served
 from placewright.rounds.settings import Isolation

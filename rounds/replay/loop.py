@@ -1,24 +1,66 @@
-"""The loop of a replay: events in order of time, each followed by what a decider decides.
-
-Order of events at equal times: ends, repairs, failures, arrivals, timers; then one decision. While
-no job is alive, hosts fail and are repaired unnoticed, without events.
-Time is in whole microseconds.
-"""
+"""The loop of a replay: events in order of time, each followed by what a decider does."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+
+from placewright.array_types import Floats, Ints
+from placewright.instances.converters.support.csv_table import read_table
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.traces.formats import MAX_S
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND, Trace
-from placewright.rounds.errors import InternalError
-from placewright.rounds.replay.book import Book
-from placewright.rounds.replay.costs import Costs
-from placewright.rounds.replay.fragmentation import unusable_parts
-from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.replay.book import Book, Costs, HostLedger
+from placewright.rounds.settings import InternalError
+
+# Fragmentation: free GPUs that lie where the jobs of a trace do not fit.
+#
+# References
+# ----------
+# Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+# Gradient Descent" (FGD), USENIX ATC 2023, section 3.
+
+
+PARTS = 1000
+"""Fragments are counted in thousandths of a GPU."""
+
+
+def unusable_parts(gpus: Ints, largest: int) -> list[int]:
+    """Return how much of a host's free GPUs cannot be used, by how many are free.
+
+    What is expected for a job drawn from a trace: all of them where it asks more, else nothing. A
+    job that is larger than any host asks for whole hosts.
+
+    Parameters
+    ----------
+    gpus
+        GPUs of each job of the trace, int64 (jobs,).
+    largest
+        GPUs of the largest host.
+
+    Returns
+    -------
+    list of int
+        Thousandths of a GPU, for 0 to `largest` free GPUs.
+    """
+    asked = np.bincount(np.minimum(gpus, largest), minlength=largest + 1)
+    larger = len(gpus) - np.cumsum(asked)
+    parts = PARTS * np.arange(largest + 1) * larger / max(1, len(gpus))
+    return [int(part) for part in np.rint(parts)]
+
+
+# The loop of a replay: events in order of time, each followed by what a decider decides.
+#
+# Order of events at equal times: ends, repairs, failures, arrivals, timers; then one decision.
+# While no job is alive, hosts fail and are repaired unnoticed, without events. Time is in whole
+# microseconds.
+
 
 HOUR_US = 3600 * SECOND
 
@@ -259,3 +301,101 @@ class Loop(Book):
             self.decider.arrive(self, job)
         self.ledger.close(outage.host)
         heappush(self.repairs, (outage.end_us, outage.host))
+
+
+# Outages of hosts: read from a file, or drawn from a failure rate.
+
+
+def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]:
+    """Read a CSV file with the columns host (a number from 0), begin_s and end_s.
+
+    Seconds are on the clock of the replay, which begins at the first arrival. Where it has a
+    column `planned`, 1 says that jobs are stopped without losing work.
+
+    Raises
+    ------
+    InvalidInputError
+        For a file that cannot be used, with line and column.
+    """
+    table = read_table(path)
+    table.require("host", "begin_s", "end_s")
+    host = table.integers("host", hosts - 1)
+    begin, end = table.integers("begin_s", MAX_S), table.integers("end_s", MAX_S)
+    planned = table.integers("planned", 1, blank=0) if table.has("planned") else np.zeros_like(host)
+    if (end <= begin).any():
+        raise table.error(int((end <= begin).argmax()), "end_s", "expected more than begin_s")
+    rows = zip(host.tolist(), begin.tolist(), end.tolist(), planned.tolist(), strict=True)
+    return tuple(Outage(h, SECOND * b, SECOND * e, loses=not p) for h, b, e, p in rows)
+
+
+def random_outages(
+    hosts: int, until_us: int, *, mean_up_s: float, mean_down_s: float, seed: int
+) -> tuple[Outage, ...]:
+    """Draw failures of each host: exponential times from repair to failure, and until repair.
+
+    Outages of a host do not depend on how many hosts there are.
+    """
+    found = []
+    for host in range(hosts):
+        rng = np.random.default_rng((seed, host))
+        now = 0
+        while True:
+            begin = now + round(SECOND * rng.exponential(mean_up_s))
+            if begin >= until_us:
+                break
+            now = begin + max(1, round(SECOND * rng.exponential(mean_down_s)))
+            found.append(Outage(host, begin, now))
+    return tuple(found)
+
+
+def check_outages(outages: Sequence[Outage], hosts: int) -> None:
+    """Raise InvalidInputError for the first outage that is of no host or has no length."""
+    for number, outage in enumerate(outages):
+        if not 0 <= outage.host < hosts:
+            raise InvalidInputError(
+                f"expected 0 to {hosts - 1}", path=("outages", number, "host"), value=outage.host
+            )
+        if outage.end_us <= outage.begin_us or outage.begin_us < 0:
+            raise InvalidInputError(
+                "expected an end after the beginning, from 0",
+                path=("outages", number, "end_us"),
+                value=outage.end_us,
+            )
+
+
+# Predicted running times with the errors that a predictor has.
+#
+# References
+# ----------
+# Hu et al., "Characterization and prediction of deep learning workloads in large-scale GPU
+# datacenters", SC 2021 (Helios); the distribution is that of its artifact.
+
+
+Predictions: TypeAlias = Literal["trace", "helios"]
+"""Those of the trace, or the true running times with the errors of Helios's predictor."""
+
+LEVELS = (0.1, 0.5, 0.7, 0.9)
+"""Shares of jobs whose error is at most that of each of `ERRORS` but the last."""
+
+ERRORS = (0.1, 0.5, 1.0, 10.0, 100.0)
+"""Relative errors; within a level they are uniform from the one before, of either sign."""
+
+_STREAM = 1
+"""Tells these draws from others of the same seed."""
+
+
+def helios_errors(jobs: int, rng: np.random.Generator) -> Floats:
+    """Draw relative errors of predictions: 10 % of jobs within 10 %, 50 % within 50 % ..."""
+    level = np.searchsorted(LEVELS, rng.random(jobs))
+    most = np.array(ERRORS)[level]
+    least = np.array((0.0, *ERRORS))[level]
+    size = least + (most - least) * rng.random(jobs)
+    errors: Floats = size * rng.choice((-1, 1), jobs)
+    return errors
+
+
+def predicted_with_errors(work_us: Ints, seed: int) -> Ints:
+    """Return predictions of running times with Helios's errors; those below 0 count as 1 µs."""
+    errors = helios_errors(len(work_us), np.random.default_rng((seed, _STREAM)))
+    predicted: Ints = np.rint(work_us * np.maximum(1 + errors, 0)).astype(np.int64)
+    return np.maximum(predicted, 1)

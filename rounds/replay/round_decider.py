@@ -24,7 +24,7 @@ from placewright.instances.traces.trace import SECOND
 from placewright.rounds.certificate import headline_gap
 from placewright.rounds.engine import Engine
 from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
-from placewright.rounds.replay.ledger import Place, Places
+from placewright.rounds.replay.book import Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.state.changes import Changes
 

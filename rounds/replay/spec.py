@@ -1,12 +1,16 @@
-"""`ReplaySpec`: the assumptions of a replay, small enough to send to a worker and to print."""
+"""`ReplaySpec`: the assumptions of a replay, small enough to send to a worker; and its state."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from heapq import heapify
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -15,26 +19,184 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
 from placewright.rounds.policies.named import policy_named
-from placewright.rounds.policies.quotas import QuotaPolicy
-from placewright.rounds.policies.shares import TunedPolicy
-from placewright.rounds.policies.tenants import TenantPolicy
-from placewright.rounds.replay.costs import Charge, Costs
-from placewright.rounds.replay.digests import digest_of, host_text, trace_digest
-from placewright.rounds.replay.group_decider import GroupDecider
-from placewright.rounds.replay.group_speeds import MOST, GroupSpeeds
-from placewright.rounds.replay.ledger import HostLedger, Placer, Places
+from placewright.rounds.policies.tenants import QuotaPolicy, TenantPolicy, TunedPolicy
+from placewright.rounds.replay.book import Charge, Costs, HostLedger, Placer, Places
+from placewright.rounds.replay.group_decider import MOST, GroupDecider, GroupSpeeds, start_seconds
 from placewright.rounds.replay.list_decider import list_decider
-from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
-from placewright.rounds.replay.muri_costs import start_seconds
-from placewright.rounds.replay.outages import check_outages, random_outages
-from placewright.rounds.replay.predictions import Predictions, predicted_with_errors
-from placewright.rounds.replay.quota_list import quota_list
-from placewright.rounds.replay.quotas import Quota, check_quotas
-from placewright.rounds.replay.result import Result, result_of
+from placewright.rounds.replay.loop import (
+    Decider,
+    Loop,
+    Outage,
+    Predictions,
+    Trigger,
+    check_outages,
+    predicted_with_errors,
+    random_outages,
+)
+from placewright.rounds.replay.measures import Result, result_of
+from placewright.rounds.replay.policy_lists import (
+    Quota,
+    TenantList,
+    TunedList,
+    check_quotas,
+    quota_list,
+)
 from placewright.rounds.replay.round_decider import RoundDecider
-from placewright.rounds.replay.state import NAME, SAVE_EVERY_S, restore, saver
-from placewright.rounds.replay.tenant_list import TenantList
-from placewright.rounds.replay.tuned_list import TunedList
+
+# What the card of a replay says in short: its hosts, and digests of outages and of the trace.
+
+
+def digest_of(outages: tuple[Outage, ...]) -> str:
+    """Return how many outages there are, and of which kind: the start of their sha256."""
+    if not outages:
+        return "none"
+    return f"{len(outages)}, {hashlib.sha256(json.dumps(outages).encode()).hexdigest()[:12]}"
+
+
+def host_text(hosts: tuple[int, ...]) -> str:
+    """Write hosts as `8x8, 4x4`: numbers of hosts and their GPUs."""
+    runs: list[tuple[int, int]] = []
+    for gpus in hosts:
+        if runs and runs[-1][1] == gpus:
+            runs[-1] = (runs[-1][0] + 1, gpus)
+        else:
+            runs.append((1, gpus))
+    return ", ".join(f"{count}x{gpus}" for count, gpus in runs)
+
+
+def trace_digest(trace: Trace) -> str:
+    """Return the sha256 of a trace: its columns and all names in it."""
+    digest = hashlib.sha256()
+    columns = {
+        "submit_us": trace.submit_us,
+        "gpus": trace.gpus,
+        "work_us": trace.work_us,
+        "predicted_us": trace.predicted_us,
+        "deadline_us": trace.deadline_us,
+        "value": trace.value,
+        "tenant": trace.tenant,
+        "model": trace.model,
+        **trace.extra,
+    }
+    for name, rows in columns.items():
+        digest.update(name.encode())
+        digest.update(rows.tobytes())
+    for names in (trace.names, trace.tenants, trace.models):
+        digest.update(json.dumps(tuple(names)).encode())
+    return digest.hexdigest()
+
+
+# The state of a replay in one file, so that one that was killed goes on where it was.
+#
+# The file is an npz archive without pickles: the loop's columns, and a JSON text of everything
+# else. It is written aside and renamed, so that it is whole or not there.
+
+
+NAME = "state.npz"
+SAVE_EVERY_S = 60.0
+
+_COLUMNS = (
+    "left",
+    "spare",
+    "speed",
+    "since",
+    "overhead_due",
+    "running",
+    "other_speed",
+    "started",
+    "first_start",
+    "end",
+    "stops",
+    "moves",
+    "run_us",
+    "overhead_us",
+    "lost_us",
+    "unsaved_us",
+    "shared_us",
+    "due",
+)
+_NUMBERS = (
+    "now",
+    "next_arrival",
+    "busy_gpus",
+    "busy_gpu_us",
+    "alive_us",
+    "events",
+    "decisions",
+    "sample_at",
+    "last_decision",
+    "pending",
+    "stuck",
+)
+
+
+def save(loop: Loop, path: Path, key: str) -> None:
+    """Write the state of a loop; `key` says of which replay it is."""
+    state = {
+        "key": key,
+        "numbers": {name: int(getattr(loop, name)) for name in _NUMBERS},
+        "place": [[job, place] for job, place in loop.place.items()],
+        "together": list(dict.fromkeys(loop.together.values())),
+        "alive": list(loop.alive),
+        "outages_left": loop.outages_left,
+        "repairs": loop.repairs,
+        "decider": loop.decider.state(),
+    }
+    text = np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)
+    columns = {name: getattr(loop, name) for name in _COLUMNS}
+    aside = path.with_name(path.name + ".part")
+    with aside.open("wb") as file:
+        np.savez(file, state=text, samples=np.array(loop.samples, dtype=np.int64), **columns)
+    aside.replace(path)
+
+
+def restore(loop: Loop, path: Path, key: str) -> bool:
+    """Bring a new loop into the state of a file; return whether there was one of this replay."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            columns = {name: found[name] for name in (*_COLUMNS, "samples")}
+            state: dict[str, Any] = json.loads(found["state"].tobytes())
+    except (OSError, ValueError, KeyError, BadZipFile):
+        return False
+    if state.get("key") != key:
+        return False
+    for name in _COLUMNS:
+        setattr(loop, name, columns[name])
+    for name, number in state["numbers"].items():
+        setattr(loop, name, number)
+    loop.samples = [tuple(row) for row in columns["samples"].tolist()]
+    loop.alive = dict.fromkeys(state["alive"])
+    loop.repairs = [(us, host) for us, host in state["repairs"]]
+    for _, host in loop.repairs:
+        loop.ledger.close(host)
+    loop.outages_left = state["outages_left"]
+    for jobs in map(tuple, state["together"]):
+        loop.together.update(dict.fromkeys(jobs, jobs))
+    for job, place in state["place"]:
+        loop.place[job] = tuple((host, gpus) for host, gpus in place)
+        if loop.together.get(job, (job,))[0] == job:
+            loop.ledger.take(loop.place[job])
+    loop.ends = [(int(loop.due[job]), job) for job in loop.place]
+    heapify(loop.ends)
+    loop.decider.restore(state["decider"])
+    return True
+
+
+def saver(path: Path, key: str, every_s: float = SAVE_EVERY_S) -> Callable[[Loop], None]:
+    """Return what saves a loop every so many seconds, when its decider can be saved."""
+    due = time.monotonic() + every_s
+
+    def after_event(loop: Loop) -> None:
+        nonlocal due
+        if time.monotonic() >= due and loop.decider.can_be_saved:
+            save(loop, path, key)
+            due = time.monotonic() + every_s
+
+    return after_event
+
+
+# `ReplaySpec`: the assumptions of a replay, small enough to send to a worker and to print.
+
 
 LONGEST_US = 2**60
 """Until when jobs may come: the clock, beside all that they run, then has 64 bits."""

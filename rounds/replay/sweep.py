@@ -16,16 +16,17 @@ from typing import Any
 
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.replay.digests import trace_digest
+from placewright.rounds.replay.files import SUMMARY, card_of, write_outputs
 from placewright.rounds.replay.loop import Loop
-from placewright.rounds.replay.outputs import SUMMARY, card_of, write_outputs
 from placewright.rounds.replay.spec import (
+    NAME,
+    SAVE_EVERY_S,
     ReplaySpec,
     check_replay,
     play,
+    trace_digest,
     trace_played,
 )
-from placewright.rounds.replay.state import NAME, SAVE_EVERY_S
 
 ATTEMPTS = 3
 """How often a replay is begun whose worker dies."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from placewright.instances.presets.replica_teams import replica_teams
     from placewright.instances.verify import Verification, verify
     from placewright.rounds import Admitted, Changes, Engine, solve_round
-    from placewright.rounds.protection.protect import Protection, protect
+    from placewright.rounds.protection import Protection, protect
     from placewright.topology import Cluster
 
 __version__ = "0.1.0"
@@ -89,7 +89,7 @@ _HOMES = {
     "Explanation": "placewright.explain.explanation",
     "InvalidInputError": "placewright.instances.errors",
     "Plan": "placewright.instances.documents.plan",
-    "Protection": "placewright.rounds.protection.protect",
+    "Protection": "placewright.rounds.protection",
     "Round": "placewright.instances.documents.round",
     "Verification": "placewright.instances.verify",
     "WhatIf": "placewright.explain.whatif",
@@ -104,7 +104,7 @@ _HOMES = {
     "load_plan": "placewright.instances.io.files",
     "load_round": "placewright.instances.io.files",
     "minimal_victims": "placewright.instances.presets.presets",
-    "protect": "placewright.rounds.protection.protect",
+    "protect": "placewright.rounds.protection",
     "replica_teams": "placewright.instances.presets.replica_teams",
     "return_hosts": "placewright.instances.presets.presets",
     "solve_round": "placewright.rounds",

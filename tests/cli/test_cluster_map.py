@@ -22,7 +22,7 @@ from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_cluster, generate_round
 from placewright.instances.io.files import load_plan, load_round, write
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 

@@ -17,8 +17,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
 from placewright.instances.io.files import write
 from placewright.instances.verify import verify
-from placewright.report.facts.region_plan import RegionPlan, region_plan_of
-from placewright.report.facts.regions import regions_of
+from placewright.report.facts.regions import RegionPlan, region_plan_of, regions_of
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 

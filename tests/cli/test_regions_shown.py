@@ -13,8 +13,7 @@ from placewright.cli.views.summary import document_text
 from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Certificate, Plan, TermResult
 from placewright.instances.documents.round import Round
-from placewright.report.facts.region_plan import RegionPlan, region_plan_of
-from placewright.report.facts.replicas import ChangeKind
+from placewright.report.facts.regions import ChangeKind, RegionPlan, region_plan_of
 from placewright.report.text import gib, load, percent, term_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.documents.round import Round
-from placewright.report.facts.moves import moves_of
+from placewright.report.facts.jobs import moves_of
 from placewright.rounds import solve_round
 
 

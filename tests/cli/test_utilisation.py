@@ -20,7 +20,7 @@ from placewright.cli.views.gang.utilisation import (
 )
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=10), st.integers(10, 60))

@@ -10,10 +10,10 @@ import pytest
 from examples import examples
 from fuzz.play import read
 from fuzz.policy import TooManyPlansError
+from placewright.explain.conflict import Answer, SolvingOracle
 from placewright.explain.explain_job import explained
 from placewright.explain.facts.fact import World
-from placewright.explain.gang.oracle import ArrayOracle
-from placewright.explain.oracle import Answer, SolvingOracle
+from placewright.explain.gang import ArrayOracle
 from placewright.explain.situations import Situations
 from placewright.rounds import solve_round
 

@@ -11,8 +11,7 @@ from fuzz.play import read
 from fuzz.policies import deadline, gang, geo, interleaving, replicas
 from fuzz.policy import TooManyPlansError
 from fuzz.small_units import in_small_units
-from placewright.explain.comparison import compare
-from placewright.explain.term_differences import term_differences
+from placewright.explain.comparison import compare, term_differences
 from placewright.explain.whatif import whatif
 from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import DecisionKind, TermResult

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from fuzz.explanations.samples import waiting
 from fuzz.policies.gang import POLICY
+from placewright.explain.conflict import SolvingOracle, plan_that_starts
 from placewright.explain.corrections.find import Correction
 from placewright.explain.explain_job import explain_job
 from placewright.explain.facts.fact import World, without_waiting
-from placewright.explain.oracle import SolvingOracle
-from placewright.explain.proof import plan_that_starts
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from placewright import explain_job, load_round, solve_round
-from placewright.explain.corrections.costs import COSTS
+from placewright.explain.conflict import SolvingOracle
+from placewright.explain.corrections.change import COSTS
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import World, without_waiting
-from placewright.explain.oracle import SolvingOracle
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 

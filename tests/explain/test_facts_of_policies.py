@@ -12,7 +12,7 @@ from fuzz.play import read
 from fuzz.policy import TooManyPlansError
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
-from placewright.explain.facts.policies import FACTS
+from placewright.explain.facts.fact import FACTS
 from placewright.instances.io.files import load_round
 from placewright.rounds import solve_round
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.explain.fragmentation import WholeDomains, WholeTasks, fragmentation_of
+from placewright.explain.places import WholeDomains, WholeTasks, fragmentation_of
 from placewright.instances.io.files import parse_round
 
 

@@ -13,8 +13,8 @@ from fuzz.policies import deadline, geo, interleaving
 from fuzz.policy import TooManyPlansError
 from placewright import load_round, solve_round
 from placewright.explain.explain_job import explain_job
-from placewright.explain.facts.policies import FACTS
-from placewright.explain.loss_at_most import loss_at_most
+from placewright.explain.facts.fact import FACTS
+from placewright.explain.loss import loss_at_most
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import sense_of

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 from fuzz.explanations.samples import waiting
 from fuzz.policies.gang import POLICY
-from placewright.explain.facts.fact import Fact, Stratum, World
+from placewright.explain.conflict import SolvingOracle
+from placewright.explain.facts.fact import Fact, Stratum, World, taken_by
 from placewright.explain.facts.gang import base as base_round
 from placewright.explain.facts.gang import facts as facts_of
 from placewright.explain.facts.gang import runs
 from placewright.explain.facts.held import Holders
-from placewright.explain.facts.taken import taken_by
-from placewright.explain.oracle import SolvingOracle
 from placewright.explain.situations import Situations
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round

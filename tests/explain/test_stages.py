@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from placewright.explain.stages import Stage, stages_of
+from placewright.explain.move_curve import Stage, stages_of
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 
 
 def job(name: str, gpus: int, host: str | None = None, *held: int, **fields: Any) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from placewright.explain.comparison import WaitingJobs
-from placewright.explain.conclusions import conclusions, quota_text
+from placewright.explain.comparison import WaitingJobs, conclusions, quota_text
 from placewright.explain.whatif import whatif
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.round import Round

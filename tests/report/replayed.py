@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.replay.comparison import Comparison, compare
-from placewright.rounds.replay.outputs import write_outputs
-from placewright.rounds.replay.saved import read_outputs
+from placewright.rounds.replay.files import Comparison, compare, read_outputs, write_outputs
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 HOSTILE = "</title><script>document.title='pwned'</script>\u202e\x1b[2J"

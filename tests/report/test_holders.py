@@ -6,7 +6,7 @@ from typing import Any
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_plan, parse_round
-from placewright.report.facts.holders import FIRST_SHARED, FREE
+from placewright.report.facts.jobs import FIRST_SHARED, FREE
 from placewright.report.map_data import SAME, map_data
 from placewright.report.panels.subject import Subject
 

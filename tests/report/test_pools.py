@@ -9,8 +9,7 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
-from placewright.report.facts.pools import PoolUsage, fullest, pool_usage
-from placewright.report.facts.usage import tenant_usage
+from placewright.report.facts.usage import PoolUsage, fullest, pool_usage, tenant_usage
 from placewright.report.page import render_report
 
 

@@ -18,15 +18,15 @@ from fuzz.small_units import as_document, in_small_units
 from placewright.cli.views.explanation import lines
 from placewright.cli.views.gang.audit_tables import verdict_text
 from placewright.explain.audit import audit
+from placewright.explain.conflict import ConflictProof
 from placewright.explain.explain_job import explain_job
-from placewright.explain.proof import ConflictProof
 from placewright.instances.documents.caveats import Caveat, annotation_of
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import BOOKKEEPING
 from placewright.instances.policies import sense_of
-from placewright.report.proofs import GOING_ON, best_text, covered
 from placewright.report.text import term_name
+from placewright.report.verdicts import GOING_ON, best_text, covered
 from placewright.report.verdicts import verdict_text as verdict_of
 
 MANY = 2

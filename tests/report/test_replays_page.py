@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placewright.report.replays.charts import distributions, nice_step, series
-from placewright.report.replays.page import render_replays
-from placewright.report.replays.words import interval_text, measure_text
-from placewright.rounds.replay.comparison import compare
+from placewright.report.replays import (
+    distributions,
+    interval_text,
+    measure_text,
+    nice_step,
+    render_replays,
+    series,
+)
+from placewright.rounds.replay.files import compare
 from placewright.rounds.replay.measures import Interval
 
 CHROMIUM = "/usr/bin/chromium"

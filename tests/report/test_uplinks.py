@@ -11,7 +11,7 @@ from placewright import solve_round, verify
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.report.facts.uplinks import UplinkUsage, uplink_usage
+from placewright.report.facts.usage import UplinkUsage, uplink_usage
 from placewright.report.page import render_report
 
 WIDTH = (("rack", 100), ("host", 70))

@@ -15,7 +15,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
-from placewright.rounds.state.transfers import TransferOrders, geo_after_plan
+from placewright.rounds.state.changes import TransferOrders, geo_after_plan
 
 Raw = dict[str, Any]
 

@@ -16,8 +16,8 @@ from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
-from placewright.rounds.sections import move_components
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections import moves
+from placewright.rounds.sections.moves import move_section
 
 Raw = dict[str, Any]
 Place = tuple[str, tuple[int, ...]]
@@ -356,7 +356,7 @@ def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case
 @given(cases(most=7))
 def test_what_the_rule_orders_can_be_replayed(name: str, value: int, problem: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(move_components, name, value)
+        patch.setattr(moves, name, value)
         section = move_section(*problem)
     if section is not None:
         replay(*problem, section)

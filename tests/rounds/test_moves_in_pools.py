@@ -12,7 +12,7 @@ from examples import examples
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.documents.round import Round
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 
 Raw = dict[str, Any]
 Where = Mapping[str, Sequence[str]]

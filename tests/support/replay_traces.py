@@ -9,9 +9,8 @@ import numpy as np
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import GroupPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES
-from placewright.rounds.policies.quotas import QuotaPolicy
-from placewright.rounds.policies.shares import TunedPolicy
-from placewright.rounds.replay.costs import Charge
+from placewright.rounds.policies.tenants import QuotaPolicy, TunedPolicy
+from placewright.rounds.replay.book import Charge
 from placewright.rounds.replay.spec import ReplaySpec
 
 LISTS = tuple(

@@ -9,17 +9,15 @@ from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
 from placewright.instances.derived.phrases import count, plural, several
-from placewright.report.facts.moves import moves_of
-from placewright.report.facts.outcomes import OUTCOMES
-from placewright.report.proofs import GOING_ON, best_text, covered, proven
+from placewright.report.facts.jobs import OUTCOMES, moves_of
 from placewright.report.text import NONE, gpus, number, percent, term_text
+from placewright.report.verdicts import GOING_ON, best_text, covered, proven
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from placewright.explain.fragmentation import Fragmentation
-    from placewright.explain.move_curve import MoveCurve, WithinMoves
-    from placewright.explain.prefixes import MovePoint
+    from placewright.explain.move_curve import MoveCurve, MovePoint, WithinMoves
+    from placewright.explain.places import Fragmentation
     from placewright.instances.documents.plan import TermResult
     from placewright.instances.documents.round import Round
 

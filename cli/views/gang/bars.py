@@ -17,7 +17,7 @@ from placewright.cli.views.gang.facts import Occupancy
 from placewright.cli.views.gang.layout import GPU_LEVEL, Layout
 from placewright.cli.views.gang.parts import Parts
 from placewright.cli.views.gang.styles import CONDITIONS, Style, free_style, job_style
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 from placewright.topology.units import WHOLE_GPU
 
 

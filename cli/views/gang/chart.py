@@ -27,7 +27,7 @@ from placewright.cli.views.gang.styles import (
     legend_of,
 )
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 from placewright.report.text import short
 
 MAX_HOSTS = 128

@@ -28,8 +28,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
-from placewright.report.facts.conditions import Condition, conditions_of
-from placewright.report.facts.outcomes import MOVES, OUTCOMES
+from placewright.report.facts.jobs import MOVES, OUTCOMES, Condition, conditions_of
 from placewright.report.facts.turns import groups_in
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU

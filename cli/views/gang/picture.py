@@ -13,7 +13,7 @@ from placewright.cli.views.gang.facts import LETTERS, Occupancy
 from placewright.cli.views.gang.layout import Layout, layout_of
 from placewright.cli.views.gang.parts import SharingKind
 from placewright.cli.views.gang.styles import CONDITIONS, Entry, Style, legend_of
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from placewright.cli.format.table import MAX_ROWS, print_table, table
 from placewright.instances.derived.doubts import doubts_of, why_waits
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.documents.plan import DecisionKind
-from placewright.report.facts.outcomes import OUTCOMES
+from placewright.report.facts.jobs import OUTCOMES
 from placewright.report.text import NONE, after, gpus, number, spans
 
 if TYPE_CHECKING:

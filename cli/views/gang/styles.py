@@ -26,7 +26,7 @@ from placewright.cli.format.colours import (
 )
 from placewright.cli.views.gang.facts import Holder, Occupancy, Use
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 from placewright.report.text import count_gpus, shortened
 
 MAX_TENANT = 16

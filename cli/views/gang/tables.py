@@ -13,9 +13,8 @@ from placewright.cli.format.table import print_rest, print_table, table
 from placewright.cli.views.gang.collective_tables import collectives_of, options_of, row_of
 from placewright.instances.derived.reason_text import MEANINGS
 from placewright.instances.documents.plan import Reason
-from placewright.report.facts.moves import Move
-from placewright.report.facts.outcomes import MOVES, OUTCOMES
-from placewright.report.facts.tenants import cells_of, shares_of
+from placewright.report.facts.jobs import MOVES, OUTCOMES, Move
+from placewright.report.facts.usage import cells_of, shares_of
 from placewright.report.text import NONE, gpus, number, percent, place, term_name, term_text
 
 if TYPE_CHECKING:

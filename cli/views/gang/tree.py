@@ -9,7 +9,7 @@ from rich.tree import Tree
 from placewright.cli.views.gang.facts import Occupancy
 from placewright.cli.views.gang.styles import CONDITIONS
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 from placewright.report.text import gpus, short
 
 MAX_DOMAINS = 64

@@ -8,9 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.report.facts.pools import PoolUsage, fullest
-from placewright.report.facts.uplinks import UplinkUsage
-from placewright.report.facts.usage import GPU, ModelUsage, TenantUsage
+from placewright.report.facts.usage import (
+    GPU,
+    ModelUsage,
+    PoolUsage,
+    TenantUsage,
+    UplinkUsage,
+    fullest,
+)
 from placewright.report.text import NONE, gpus, megabits, number, percent, resource_text
 from placewright.topology.units import WHOLE_GPU
 

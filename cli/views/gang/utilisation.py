@@ -19,7 +19,7 @@ from placewright.cli.views.gang.chart import print_legend
 from placewright.cli.views.gang.facts import Occupancy, Use
 from placewright.cli.views.gang.parts import Parts
 from placewright.cli.views.gang.styles import CONDITIONS, FREE, UNMARKED, Entry, legend_of
-from placewright.report.facts.conditions import Condition
+from placewright.report.facts.jobs import Condition
 from placewright.report.text import NONE, gpus, number, percent
 from placewright.topology.units import WHOLE_GPU
 

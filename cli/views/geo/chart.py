@@ -14,7 +14,7 @@ from placewright.cli.format.colours import OFFERED, PLACED
 from placewright.cli.format.table import print_more
 from placewright.cli.views.geo.tables import MAX_REGIONS, by_load
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.region_plan import RegionPlan, heat
+from placewright.report.facts.regions import RegionPlan, heat
 from placewright.report.text import gib, gpus, load, number
 
 INDENT, GAP = 2, 2

@@ -15,7 +15,7 @@ from placewright.cli.format.colours import OFFERED, PLACED
 from placewright.cli.views.geo.chart import load_title, loads_of
 from placewright.cli.views.geo.layout import positions
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.region_plan import RegionPlan
+from placewright.report.facts.regions import RegionPlan
 from placewright.report.text import count_gpus, load, shortened
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from placewright.cli.views.geo.round_tables import print_data_of_round
 from placewright.cli.views.geo.tables import print_region_tables
 from placewright.cli.views.policies import PolicyViews
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.region_plan import region_plan_of
+from placewright.report.facts.regions import region_plan_of
 from placewright.report.text import gib
 
 if TYPE_CHECKING:

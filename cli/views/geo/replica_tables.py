@@ -6,9 +6,7 @@ from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
 from placewright.instances.derived.phrases import count, several
-from placewright.report.facts.region_plan import RegionPlan
-from placewright.report.facts.regions import NOWHERE
-from placewright.report.facts.replicas import Change, ChangeKind, LinkUse
+from placewright.report.facts.regions import NOWHERE, Change, ChangeKind, LinkUse, RegionPlan
 from placewright.report.text import NONE, after, count_gpus, gib, gpus, money, number, percent
 
 MAX_NAMES = 3

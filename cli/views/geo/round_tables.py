@@ -7,7 +7,7 @@ from rich.console import Console
 from placewright.cli.format.table import MAX_ROWS, print_more, print_rest, print_table, table
 from placewright.cli.views.geo.tables import MAX_REGIONS, by_load
 from placewright.instances.derived.phrases import several
-from placewright.report.facts.region_plan import RegionPlan
+from placewright.report.facts.regions import RegionPlan
 from placewright.report.text import NONE, gib, gpus, load, number
 
 MAX_NAMES = 3

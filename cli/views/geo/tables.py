@@ -12,8 +12,7 @@ from placewright.cli.format.table import print_more, print_table, table
 from placewright.cli.views.geo.replica_tables import print_data
 from placewright.instances.derived.durations import duration
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.region_plan import RegionPlan, heat
-from placewright.report.facts.regions import NOWHERE
+from placewright.report.facts.regions import NOWHERE, RegionPlan, heat
 from placewright.report.text import NONE, count_gpus, gib, gpus, load, money, percent, term_text
 
 MAX_REGIONS = 40

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from placewright.explain.corrections.change import Form
-from placewright.explain.corrections.costs import COSTS
-from placewright.explain.corrections.find import Correction, Corrections, Part
-from placewright.explain.corrections.first import try_first
+from placewright.explain.corrections.change import COSTS, Form
+from placewright.explain.corrections.find import Correction, Corrections, Part, try_first
 
 
 def correction(kind: str, *, beside: bool | None = None, left: float = 1.0) -> Correction:

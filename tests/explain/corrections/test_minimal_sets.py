@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from placewright.explain.corrections.least_amount import Amount, least_amount
+from placewright.explain.corrections.change import Amount, least_amount
 from placewright.explain.corrections.minimal_sets import Changes, Correction, minimal_corrections
 
 

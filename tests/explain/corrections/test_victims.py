@@ -9,7 +9,7 @@ from examples import examples
 from fuzz.play import read
 from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
-from placewright.explain.corrections.victims import cheapest_victims
+from placewright.explain.corrections.find import cheapest_victims
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.verify import verify
 

@@ -9,10 +9,8 @@ import numpy as np
 from fuzz.play import read
 from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
+from placewright.explain.facts.fact import Situation, hosts_for, taken_by
 from placewright.explain.facts.gang import runs
-from placewright.explain.facts.holding import hosts_for
-from placewright.explain.facts.situation import Situation
-from placewright.explain.facts.taken import taken_by
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.derived.host_sets import AllowedHosts
 from placewright.instances.derived.ranges import expand

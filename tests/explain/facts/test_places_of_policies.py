@@ -15,9 +15,8 @@ from placewright import load_round
 from placewright.cli.views.nearest_places import places_text
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
-from placewright.explain.facts.fact import named
-from placewright.explain.facts.policies import FACTS
-from placewright.explain.facts.regions_for import reasons_against
+from placewright.explain.facts.fact import FACTS, named
+from placewright.explain.facts.geo import reasons_against
 from placewright.explain.places import GroupPlaces
 from placewright.formulations.geo.problem.compile import compile_geo
 from placewright.instances.documents.round import Round

@@ -18,7 +18,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
 from placewright.rounds.plan_bounds import prove_bounds
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 
 Raw = dict[str, Any]
 GONE = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)

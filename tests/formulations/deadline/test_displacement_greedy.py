@@ -15,7 +15,7 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.checks.round import check_round
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 
 HOSTS, GPUS = 3, 8
 

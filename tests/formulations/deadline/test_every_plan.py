@@ -12,7 +12,7 @@ from fuzz.small_units import as_document
 from placewright import Plan, Round, solve_round, verify
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
-from placewright.report.facts.moves import moves_of
+from placewright.report.facts.jobs import moves_of
 from placewright.rounds import prove_bounds
 
 Raw = dict[str, Any]

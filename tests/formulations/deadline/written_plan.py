@@ -9,7 +9,7 @@ from displacers import with_displacers
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.rounds.sections.move_order import move_section
+from placewright.rounds.sections.moves import move_section
 
 Raw = dict[str, Any]
 Place = tuple[str, list[int]]

@@ -20,7 +20,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 from placewright.rounds import Engine, open_executor, solve_round
-from placewright.rounds.regions.processes import Processes
+from placewright.rounds.regions.executors import Processes
 
 
 @pytest.fixture(scope="module")

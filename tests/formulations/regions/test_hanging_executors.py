@@ -24,8 +24,7 @@ from placewright.instances.generators.geo import generate
 from placewright.instances.verify import verify
 from placewright.rounds import open_executor, solve_round
 from placewright.rounds.regions import executors
-from placewright.rounds.regions.executors import default_executor
-from placewright.rounds.regions.processes import ProcessError, Processes
+from placewright.rounds.regions.executors import ProcessError, Processes, default_executor
 
 LIMIT = 3.0
 """Seconds of a round whose executor hangs."""

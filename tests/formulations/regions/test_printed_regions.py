@@ -12,8 +12,7 @@ from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
-from placewright.report.facts.region_plan import RegionPlan, heat, region_plan_of
-from placewright.report.facts.replicas import ChangeKind
+from placewright.report.facts.regions import ChangeKind, RegionPlan, heat, region_plan_of
 from placewright.rounds import solve_round
 
 COSTS = ("value", "remote_reads", "egress_cost", "gpu_cost", "disruption")

@@ -15,7 +15,7 @@ from placewright.formulations.plan_messages import DataPlan
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.verify import verify
-from placewright.rounds.sections.replicas_and_flows import flow_section, replica_section
+from placewright.rounds.sections.sections import flow_section, replica_section
 
 NOTHING = Transfers()
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from placewright import load_round, solve_round
-from placewright.explain.free_domains import free_and_total
+from placewright.explain.places import free_and_total
 from placewright.instances.documents.plan import DecisionKind
 from placewright.live.serve.snapshot import MAX_REASON, snapshot_of
 

@@ -15,11 +15,10 @@ from placewright.rounds.policies.tenants import (
     TenantPolicy,
     dominant_resource_fairness,
 )
-from placewright.rounds.replay.ledger import HostLedger
-from placewright.rounds.replay.loop import Loop
-from placewright.rounds.replay.outages import random_outages
+from placewright.rounds.replay.book import HostLedger
+from placewright.rounds.replay.loop import Loop, random_outages
+from placewright.rounds.replay.policy_lists import TenantList
 from placewright.rounds.replay.spec import ReplaySpec, play
-from placewright.rounds.replay.tenant_list import TenantList
 
 A, B, C = 0, 1, 2
 

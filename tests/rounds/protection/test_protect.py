@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from placewright import Round, protect, replica_teams, verify, write
 from placewright.cli.commands import app
 from placewright.instances.errors import InvalidInputError
-from placewright.rounds.protection.protect import cliques, ranks_of
+from placewright.rounds.protection import cliques, ranks_of
 
 GPUS = 8
 

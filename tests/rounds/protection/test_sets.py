@@ -14,9 +14,8 @@ from math import comb
 
 import pytest
 
-from placewright.rounds.protection import survival as survival_module
-from placewright.rounds.protection.last_sets import fewest_sets
-from placewright.rounds.protection.survival import survival
+from placewright.rounds import protection as survival_module
+from placewright.rounds.protection import fewest_sets, survival
 
 Sets = Sequence[Sequence[int]]
 

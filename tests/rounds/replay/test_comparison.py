@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from placewright.instances.errors import InvalidInputError
-from placewright.rounds.replay.comparison import compare
-from placewright.rounds.replay.saved import Saved
+from placewright.rounds.replay.files import Saved, compare
 
 NONE = np.array([], dtype=np.int64)
 

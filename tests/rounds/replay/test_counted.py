@@ -9,8 +9,7 @@ from examples import by_day
 from placewright.array_types import Ints
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
-from placewright.rounds.replay.costs import Costs
-from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.replay.book import Costs, HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop, Trigger
 

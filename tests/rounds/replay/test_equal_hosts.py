@@ -9,9 +9,8 @@ import pytest
 from replay_traces import LISTS, random_spec, random_trace
 
 from examples import by_day
-from placewright.rounds.replay.ledger import HostLedger, Place
-from placewright.rounds.replay.loop import Loop, Outage
-from placewright.rounds.replay.outages import random_outages
+from placewright.rounds.replay.book import HostLedger, Place
+from placewright.rounds.replay.loop import Loop, Outage, random_outages
 from placewright.rounds.replay.spec import ReplaySpec, loop_of
 
 

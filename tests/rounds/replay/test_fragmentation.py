@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placewright.rounds.replay.fragmentation import unusable_parts
+from placewright.rounds.replay.loop import unusable_parts
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import ReplaySpec, play
 from tests.support.replay_traces import trace_of

@@ -10,10 +10,9 @@ import pytest
 
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.muri import GROUPINGS
-from placewright.rounds.replay.costs import Charge
-from placewright.rounds.replay.loop import Loop, Outage
-from placewright.rounds.replay.outages import random_outages
-from placewright.rounds.replay.result import Result
+from placewright.rounds.replay.book import Charge
+from placewright.rounds.replay.loop import Loop, Outage, random_outages
+from placewright.rounds.replay.measures import Result
 from placewright.rounds.replay.spec import ReplaySpec, play
 from tests.support.replay_traces import staged_trace
 

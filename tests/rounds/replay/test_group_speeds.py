@@ -10,7 +10,7 @@ import pytest
 from placewright.formulations.interleaving.problem.packing_problem import best_offsets
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import FULL_SPEED
-from placewright.rounds.replay.group_speeds import GroupSpeeds, Stages, muri_period
+from placewright.rounds.replay.group_decider import GroupSpeeds, Stages, muri_period
 from placewright.rounds.replay.spec import ReplaySpec, play
 from tests.support.replay_traces import staged_trace, trace_of
 

@@ -7,8 +7,9 @@ from itertools import combinations, product
 
 import numpy as np
 
-from placewright.rounds.replay.group_speeds import GroupSpeeds
-from placewright.rounds.replay.grouping import (
+from placewright.rounds.replay.book import HostLedger
+from placewright.rounds.replay.group_decider import (
+    GroupSpeeds,
     Jobs,
     best_pairs,
     candidates,
@@ -16,7 +17,6 @@ from placewright.rounds.replay.grouping import (
     matching,
     merged,
 )
-from placewright.rounds.replay.ledger import HostLedger
 from tests.support.replay_traces import staged_trace
 
 

@@ -10,14 +10,21 @@ from replay_traces import trace_of
 
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.base import Columns, ListPolicy, UndeclaredColumnError
-from placewright.rounds.policies.lists import EASY, EDF, FIFO, FIT_FIRST, SJF, SRSF, SRTF
-from placewright.rounds.policies.tiresias import LAS, ServiceQueues
-from placewright.rounds.replay.costs import Costs
-from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.policies.lists import (
+    EASY,
+    EDF,
+    FIFO,
+    FIT_FIRST,
+    LAS,
+    SJF,
+    SRSF,
+    SRTF,
+    ServiceQueues,
+)
+from placewright.rounds.replay.book import Costs, HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop, Outage, Trigger
-from placewright.rounds.replay.measures import measure
-from placewright.rounds.replay.result import result_of
+from placewright.rounds.replay.measures import measure, result_of
 
 
 def played(

@@ -12,13 +12,10 @@ from replay_traces import staged_trace, trace_of
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND, Trace
 from placewright.rounds.policies.base import ListPolicy, by_arrival
-from placewright.rounds.policies.lists import SRTF
-from placewright.rounds.policies.tiresias import LAS, ServiceQueues
-from placewright.rounds.replay.costs import Charge
-from placewright.rounds.replay.ledger import HostLedger
+from placewright.rounds.policies.lists import LAS, SRTF, ServiceQueues
+from placewright.rounds.replay.book import Charge, HostLedger, time_needed, worked
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger
-from placewright.rounds.replay.progress import time_needed, worked
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 

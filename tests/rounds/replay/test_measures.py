@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
-from placewright.rounds.errors import InternalError
 from placewright.rounds.replay.measures import (
+    Result,
     Window,
     by_size,
     by_tenant,
@@ -17,8 +17,8 @@ from placewright.rounds.replay.measures import (
     measure,
     paired,
 )
-from placewright.rounds.replay.result import Result
 from placewright.rounds.replay.spec import ReplaySpec, play
+from placewright.rounds.settings import InternalError
 
 
 def ints(*values: int) -> np.ndarray:

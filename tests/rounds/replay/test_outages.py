@@ -9,8 +9,7 @@ import pytest
 
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import SECOND, Trace
-from placewright.rounds.replay.loop import Outage
-from placewright.rounds.replay.outages import random_outages, read_outages
+from placewright.rounds.replay.loop import Outage, random_outages, read_outages
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from replay_traces import trace_of
 
-from placewright.rounds.replay.predictions import helios_errors, predicted_with_errors
+from placewright.rounds.replay.loop import helios_errors, predicted_with_errors
 from placewright.rounds.replay.spec import ReplaySpec, play, trace_played
 
 DRAWS = 100_000

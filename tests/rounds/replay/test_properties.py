@@ -11,10 +11,9 @@ from replay_traces import LISTS, random_spec, random_trace
 from examples import by_day
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.named import POLICIES
-from placewright.rounds.replay.ledger import Place
-from placewright.rounds.replay.loop import Loop
-from placewright.rounds.replay.outages import random_outages
-from placewright.rounds.replay.result import Result
+from placewright.rounds.replay.book import Place
+from placewright.rounds.replay.loop import Loop, random_outages
+from placewright.rounds.replay.measures import Result
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 BLIND = tuple(name for name in LISTS if not POLICIES[name].sees & {"work_us", "remaining_us"})

@@ -11,9 +11,8 @@ import pytest
 from examples import by_day
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
-from placewright.rounds.replay.loop import Loop, Outage
-from placewright.rounds.replay.outages import random_outages
-from placewright.rounds.replay.quotas import Quota
+from placewright.rounds.replay.loop import Loop, Outage, random_outages
+from placewright.rounds.replay.policy_lists import Quota
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 TENANTS = ("A", "B", "C")

@@ -7,8 +7,8 @@ import pytest
 
 from examples import by_day
 from placewright.instances.traces.trace import NEVER
-from placewright.rounds.replay.ledger import HostLedger, Place, Placer
-from placewright.rounds.replay.reservation import ExpectedEnds, Reservation
+from placewright.rounds.replay.book import HostLedger, Place, Placer
+from placewright.rounds.replay.list_decider import ExpectedEnds, Reservation
 
 HOSTS = ((4,), (8, 8, 8), (4, 8, 2, 8, 8), (16,), (2,) * 6)
 PLACERS: tuple[Placer, ...] = ("first-fit", "best-fit", "counting")

@@ -20,8 +20,8 @@ from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.regions.executors import open_executor
 from placewright.rounds.replay import round_decider
+from placewright.rounds.replay.files import JOBS, ROUNDS, SAMPLES, SUMMARY, write_outputs
 from placewright.rounds.replay.loop import Loop, Outage
-from placewright.rounds.replay.outputs import JOBS, ROUNDS, SAMPLES, SUMMARY, write_outputs
 from placewright.rounds.replay.spec import ReplaySpec, play
 from placewright.rounds.replay.sweep import play_all, play_file, specs_of
 

@@ -11,7 +11,7 @@ from placewright.instances.traces.trace import SECOND, Trace
 from placewright.instances.verify import verify
 from placewright.rounds.engine import Engine
 from placewright.rounds.replay import round_decider
-from placewright.rounds.replay.ledger import Places
+from placewright.rounds.replay.book import Places
 from placewright.rounds.replay.loop import Outage
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import ReplaySpec, play

@@ -12,10 +12,8 @@ import pytest
 
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.replay.measures import measure
-from placewright.rounds.replay.outputs import write_outputs
-from placewright.rounds.replay.result import Result
-from placewright.rounds.replay.saved import read_outputs
+from placewright.rounds.replay.files import read_outputs, write_outputs
+from placewright.rounds.replay.measures import Result, measure
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 

@@ -16,7 +16,7 @@ from placewright.instances.converters.traces.synergy import KINDS
 from placewright.instances.traces.papers import PROFILES
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import SECOND, Trace
-from placewright.rounds.replay.ledger import Places
+from placewright.rounds.replay.book import Places
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import play
 

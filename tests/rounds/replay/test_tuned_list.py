@@ -17,11 +17,10 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.synergy import CORES
 from placewright.instances.traces.papers import POINTS, SPEEDS
 from placewright.instances.traces.trace import FULL_SPEED, SECOND, Trace
-from placewright.rounds.policies.shares import SHARES
-from placewright.rounds.replay.loop import Loop
-from placewright.rounds.replay.outages import random_outages
+from placewright.rounds.policies.tenants import SHARES
+from placewright.rounds.replay.loop import Loop, random_outages
+from placewright.rounds.replay.policy_lists import points_of
 from placewright.rounds.replay.spec import ReplaySpec, check_replay, play
-from placewright.rounds.replay.tuned_list import points_of
 
 COLUMNS = len(POINTS) // len(CORES)
 LEAN = {1: 1.0}

@@ -1,1 +1,0 @@
-"""One self-contained page about replays of several policies side by side."""

@@ -1,1 +1,0 @@
-"""Protection of checkpoints in memory: who keeps whose copy, and what that survives."""
