@@ -85,7 +85,8 @@ def test_every_file_that_a_page_names_exists(page, module_names):
 
 @pytest.fixture(scope="module")
 def words() -> set[str]:
-    modules = (path for each in ROOT.glob("*/__init__.py") for path in each.parent.rglob("*.py"))
+    folders = [*(each.parent for each in ROOT.glob("*/__init__.py")), ROOT / "tests" / "support"]
+    modules = (path for each in folders for path in each.rglob("*.py"))
     return {word for path in modules for word in re.findall(r"\w+", path.read_text())}
 
 
