@@ -13,6 +13,7 @@ import typer
 
 import placewright
 from placewright.cli.format.output import note
+from placewright.cli.format.panels import Panels, register
 from placewright.cli.format.usage import usage_text
 from placewright.cli.verbs import (
     audit,
@@ -36,6 +37,7 @@ from placewright.cli.verbs import (
 
 app = typer.Typer(
     name="placewright",
+    cls=Panels,
     help="Decide which jobs of a GPU cluster start, and on which GPUs, with a proven bound.",
     epilog="Example: placewright solve round.yaml -o plan.json",
     no_args_is_help=True,
@@ -43,25 +45,16 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("solve")(solve.solve)
-app.command("verify")(verify.verify)
-app.command("explain")(explain.explain)
-app.command("audit")(audit.audit)
-app.command("whatif")(whatif.whatif)
-app.command("diff")(diff.diff)
-app.command("protect")(protect.protect)
-app.command("replay")(replay.replay)
-app.command("compare")(compare.compare)
-app.command("report")(report.report)
-app.command("validate")(verify.validate)
-app.command("show")(show.show)
-app.add_typer(preset.preset)
-app.add_typer(generate.generate)
-app.add_typer(convert.convert)
-app.add_typer(export.export)
-app.add_typer(watch.watch)
-app.command("schema")(generate.schema)
-app.command("serve")(serve.serve)
+register(
+    app,
+    {
+        "Decide": (solve.solve, preset.preset, protect.protect, replay.replay),
+        "Ask": (explain.explain, whatif.whatif, diff.diff, compare.compare),
+        "Check": (verify.verify, audit.audit, verify.validate, show.show),
+        "Make": (report.report, generate.schema, generate.generate, convert.convert, export.export),
+        "Follow": (serve.serve, watch.watch),
+    },
+)
 
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
 """What typer raises for wrong usage; which package it is from depends on typer's version."""

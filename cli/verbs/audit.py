@@ -15,7 +15,7 @@ from placewright.cli.format.output import (
     warn_of_invalid_jobs,
 )
 from placewright.cli.interrupts import interrupts
-from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount, OutputFormat
 from placewright.cli.verbs.verify import (
     check_moves,
     check_one_stdin,
@@ -65,9 +65,7 @@ def audit(
             metavar="TIME", parser=SOLVING_TIME, help="Of each search: 90, 2m; else the round's."
         ),
     ] = None,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: text, or an object as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
     lenient: Lenient = False,
 ) -> None:
     """Judge a placement, whoever made it: rules, distance from the bounds, what moves would buy.

@@ -9,7 +9,7 @@ import typer
 
 from placewright.cli.format.output import check_output, note_written, out
 from placewright.cli.interrupts import interrupts
-from placewright.cli.verbs.options import Format
+from placewright.cli.verbs.options import Format, OutputFormat
 
 
 def compare(
@@ -23,9 +23,7 @@ def compare(
     any_card: Annotated[
         bool, typer.Option("--any-card", help="Compare replays of different assumptions, too.")
     ] = False,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: a table, or an object as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
 ) -> None:
     """Compare replays: completion times, waiting, preemptions, with the best marked.
 

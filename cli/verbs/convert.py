@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from placewright.cli.format.panels import Panels, register
 from placewright.cli.verbs import (
     convert_deadlines,
     convert_hived,
@@ -17,18 +18,29 @@ from placewright.cli.verbs import (
 )
 
 convert = typer.Typer(
-    name="convert", help="Turn a trace or a dump into a round.", no_args_is_help=True
+    name="convert", cls=Panels, help="Turn a trace or a dump into a round.", no_args_is_help=True
 )
-convert.command("openb")(convert_traces.convert_openb)
-convert.command("muri")(convert_traces.convert_muri)
-convert.command("synergy")(convert_traces.convert_synergy)
-convert.command("chronus")(convert_deadlines.convert_chronus)
-convert.command("elasticflow")(convert_deadlines.convert_elasticflow)
-convert.command("wan")(convert_regions.convert_wan)
-convert.command("itp")(convert_regions.convert_itp)
-convert.command("slurm")(convert_live.convert_slurm)
-convert.command("kubernetes")(convert_kubernetes.convert_kubernetes)
-convert.command("ray")(convert_ray.convert_ray)
-convert.command("skypilot")(convert_skypilot.convert_skypilot)
-convert.command("hived")(convert_hived.convert_hived)
-convert.command("manifest")(convert_manifest.convert_manifest)
+register(
+    convert,
+    {
+        "Systems": (
+            convert_live.convert_slurm,
+            convert_kubernetes.convert_kubernetes,
+            convert_ray.convert_ray,
+        ),
+        "Configurations": (
+            convert_manifest.convert_manifest,
+            convert_skypilot.convert_skypilot,
+            convert_hived.convert_hived,
+        ),
+        "Traces": (
+            convert_traces.convert_openb,
+            convert_traces.convert_muri,
+            convert_traces.convert_synergy,
+            convert_deadlines.convert_chronus,
+            convert_deadlines.convert_elasticflow,
+            convert_regions.convert_wan,
+            convert_regions.convert_itp,
+        ),
+    },
+)

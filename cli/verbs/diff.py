@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from placewright.cli.format.output import check_output, note_written, out, warn_of_invalid_jobs
-from placewright.cli.verbs.options import AllDifferences, BeforeAfterPicture, Format, Lenient
+from placewright.cli.verbs.options import (
+    AllDifferences,
+    BeforeAfterPicture,
+    Format,
+    Lenient,
+    OutputFormat,
+)
 from placewright.cli.verbs.verify import check_one_stdin, valid_plan
 
 
@@ -23,9 +29,7 @@ def diff(
         typer.Option("--round-after", metavar="ROUND", help="Round of AFTER, if it is another."),
     ] = None,
     picture: BeforeAfterPicture = None,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: tables, or an object as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
     everything: AllDifferences = False,
     lenient: Lenient = False,
 ) -> None:

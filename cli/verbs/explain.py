@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import out, warn_of_invalid_jobs
-from placewright.cli.verbs.options import SOLVING_TIME, Lenient
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, OutputFormat
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
 if TYPE_CHECKING:
     from placewright.instances.documents.plan import Plan
     from placewright.instances.documents.round import Round
-
-
-class TextFormat(StrEnum):
-    """What is printed to stdout: text for people, or JSON."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def explain(
@@ -44,9 +36,7 @@ def explain(
         int,
         typer.Option(metavar="N", min=0, max=50, help="How many changes that help, of each kind."),
     ] = 6,
-    output_format: Annotated[
-        TextFormat, typer.Option("--format", help="What to print: text, or an object as JSON.")
-    ] = TextFormat.TEXT,
+    output_format: OutputFormat = Format.TEXT,
     time_limit: Annotated[
         float | None,
         typer.Option(metavar="TIME", parser=SOLVING_TIME, help="Such as 90, 2m; else the round's."),
@@ -81,7 +71,7 @@ def explain(
         if not checked.ok:
             raise typer.Exit(report_violations(checked, plan_file))
         plan = plan.completed(round_.names)
-    as_json = output_format is TextFormat.JSON
+    as_json = output_format is Format.JSON
     if replica is not None:
         decided = _explain_replica(round_, replica, time_limit, as_json=as_json)
     elif job is not None:

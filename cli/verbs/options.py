@@ -62,8 +62,13 @@ MoveCount = Annotated[
 class Format(StrEnum):
     """What is printed to stdout: text for people, or JSON."""
 
-    TABLE = "table"
+    TEXT = "text"
     JSON = "json"
+
+
+OutputFormat = Annotated[
+    Format, typer.Option("--format", help="What to print: text, or an object as JSON.")
+]
 
 
 class RegionPolicy(StrEnum):

@@ -15,6 +15,7 @@ from placewright.cli.verbs.options import (
     Copies,
     FailureLevel,
     Format,
+    OutputFormat,
 )
 
 
@@ -37,9 +38,7 @@ def protect(
         str | None,
         typer.Option("--round", metavar="FILE", help="Write the round that was solved."),
     ] = None,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: tables, or an object as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
     time_limit: Annotated[
         float | None,
         typer.Option(metavar="TIME", parser=SOLVING_TIME, help="Of the search; else the round's."),

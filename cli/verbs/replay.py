@@ -14,7 +14,7 @@ import typer
 
 from placewright.cli.format.output import STANDARD, err, note, note_written, out, wrong_argument
 from placewright.cli.format.times import read_seconds, read_whole_seconds
-from placewright.cli.verbs.options import Format
+from placewright.cli.verbs.options import Format, OutputFormat
 from placewright.cli.verbs.replay_options import host_sizes, quotas_of
 
 if TYPE_CHECKING:
@@ -163,9 +163,7 @@ def replay(
     executor: Annotated[
         str, typer.Option(metavar="WHERE", help="Of a sweep: local, local:N or dask://HOST:PORT.")
     ] = "local",
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: a table, or the summary as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
 ) -> None:
     """Play a policy over a trace: completion times, waiting, stops, use of the cluster.
 

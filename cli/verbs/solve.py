@@ -22,7 +22,7 @@ from placewright.cli.format.output import (
 )
 from placewright.cli.format.usage import suggestion
 from placewright.cli.interrupts import Interrupted, interrupts
-from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, OutputFormat
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -53,9 +53,7 @@ def solve(
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Also write the plan; - is stdout."),
     ] = None,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: tables, or the plan as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
     time_limit: Annotated[
         float | None,
         typer.Option(metavar="TIME", parser=SOLVING_TIME, help="Such as 90, 2m; else the round's."),

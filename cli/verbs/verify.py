@@ -17,7 +17,7 @@ from placewright.cli.format.output import (
     warn_of_invalid_jobs,
     warn_of_quantities,
 )
-from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount
+from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount, OutputFormat
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,9 +50,7 @@ def verify(
         bool,
         typer.Option("-v", "--verbose", help="Also list the rules, and each term as recomputed."),
     ] = False,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: text, or an object as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
     lenient: Lenient = False,
 ) -> None:
     """Check a plan independently of what made it, rule by rule (exit 7 if it breaks one).
@@ -64,7 +62,7 @@ def verify(
     """
     check_one_stdin(round_file, plan_file)
     if verbose and output_format is Format.JSON:
-        raise typer.BadParameter("expected with --format table only", param_hint="--verbose")
+        raise typer.BadParameter("expected with --format text only", param_hint="--verbose")
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify as check
 

@@ -22,6 +22,7 @@ from placewright.cli.verbs.options import (
     BeforeAfterPicture,
     Format,
     Lenient,
+    OutputFormat,
 )
 from placewright.cli.verbs.solve import BackendName
 
@@ -116,9 +117,7 @@ def whatif(
         str | None, typer.Option("--edited", metavar="FILE", help="Write the edited round.")
     ] = None,
     picture: BeforeAfterPicture = None,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="What to print: tables, or an object as JSON.")
-    ] = Format.TABLE,
+    output_format: OutputFormat = Format.TEXT,
     time_limit: Annotated[
         float | None,
         typer.Option(metavar="TIME", parser=SOLVING_TIME, help="Of each plan; else the round's."),

@@ -125,3 +125,12 @@ def test_a_terminal_without_block_characters_is_no_reason_to_fail(round_file):
     )
     assert done.returncode == 0
     assert "Jobs by size" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("group", "verb", "panel"),
+    [((), "explain", "Ask"), (("convert",), "openb", "Traces"), (("watch",), "slurm", "Commands")],
+)
+def test_help_lists_verbs_in_panels(run, group, verb, panel):
+    listed = run(*group, "--help").out.split(f"\n{panel}:\n")[1].split("\n\n")[0]
+    assert f"\n  {verb} " in f"\n{listed}"

@@ -123,7 +123,7 @@ def test_json_says_what_is_taken_as_claimed(run, round_file, plan_file):
 def test_json_and_verbose_exclude_one_another(run, round_file, plan_file):
     result = run("verify", round_file, plan_file, "--format", "json", "-v")
     assert (result.code, result.out) == (2, "")
-    assert "--verbose: expected with --format table only" in result.err
+    assert "--verbose: expected with --format text only" in result.err
 
 
 def test_a_wrong_claim_stands_beside_the_recomputed_value(run, round_file, plan_file):

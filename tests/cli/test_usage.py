@@ -14,6 +14,7 @@ WRONG = {
     "solve r.json extra": "extra: one word too many",
     "solve r.json --backend gurobi": "--backend: gurobi: expected one of auto, highs, cp-sat, cbc, "
     "scip",
+    "solve r.json --format table": "--format: table: expected one of text, json",
     "solve r.json --gap 2": "--gap: 2: expected at most 1",
     "solve r.json --gap nan": "--gap: nan: expected",
     "solve r.json --time-limit inf": "--time-limit: inf: expected a time such as 90, 90s, 2m",
