@@ -21,7 +21,7 @@ PROBES = 4
 _PROBE = ("squeue", "-h", "-t", "PENDING,RUNNING", "-S", "i", "-o", "%A %T")
 _COLUMNS = (
     "format=Cluster,Account,User,Partition,ParentName,GrpTRES,GrpJobs,MaxJobs,MaxTRES,"
-    "MaxTRESPerNode,MaxWall"
+    "MaxTRESMins,MaxTRESPerNode,MaxWall"
 )
 _JOBS = (("squeue", "--json"),)
 _NODES = (("scontrol", "show", "node", "--json"), ("sinfo", "--json"))

@@ -52,11 +52,16 @@ NONE = Limit()
 
 
 class JobLimit(NamedTuple):
-    """What a single job may ask for: GPUs, CPUs, MiB and nodes, of a node, and minutes."""
+    """What a single job may ask for: GPUs, CPUs, MiB and nodes, of a node, and minutes.
+
+    `by_time`: the same times its minutes. `least`: what it must ask for.
+    """
 
     asked: Limit = NONE
     per_node: Limit = NONE
     minutes: int | None = None
+    by_time: Limit = NONE
+    least: Limit = NONE
 
 
 FREE = JobLimit()
@@ -119,6 +124,7 @@ def associations_of(part: Part | None) -> Iterator[Association]:
                 one.read(_limit, *tres, "per", "job"),
                 one.read(_limit, *tres, "per", "node"),
                 one.read(number, *per, "wall_clock"),
+                one.read(_limit, *tres, "minutes", "per", "job"),
             ),
         )
 
@@ -165,6 +171,8 @@ def qos_of(part: Part | None) -> Iterator[tuple[str, Qos, QosLimits, JobLimit]]:
             one.read(_limit, *per, "job"),
             one.read(_limit, *per, "node"),
             one.read(number, *most, "wall_clock", "per", "job"),
+            one.read(_limit, *most, "tres", "minutes", "per", "job"),
+            one.read(_limit, "limits", "min", "tres", "per", "job"),
         )
         yield one.read(_text, "name"), said, found, single
 
@@ -222,6 +230,8 @@ class _Row(NamedTuple):
             self.read(_text_limit, "MaxTRES"),
             self.read(_text_limit, "MaxTRESPerNode"),
             None if wall is None else wall // 60,
+            self.read(_text_limit, "MaxTRESMins"),
+            self.read(_text_limit, "MinTRES"),
         )
 
 

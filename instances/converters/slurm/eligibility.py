@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from placewright.instances.converters.slurm.accounting import Limit
+from placewright.instances.converters.slurm.accounting import NONE, Limit
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import SlurmJob
 from placewright.instances.converters.slurm.requests import LeftOutError
@@ -29,31 +29,12 @@ FULFILS = {"afterany": ENDED, "afterok": frozenset({"COMPLETED"})}
 
 _UNFULFILLED = re.compile(r"(afterany|afterok):([0-9]+)\(unfulfilled\)")
 BEGINS_LATER = frozenset({"BeginTime"})
-ACCOUNT_LIMITS = frozenset(
-    {
-        "AssocGrpGRES",
-        "AssocGrpCpuLimit",
-        "AssocGrpMemLimit",
-        "AssocGrpJobsLimit",
-        "AssocMaxJobsLimit",
-    }
+_LIMIT = re.compile(
+    r"(Assoc|QOS)(?:Grp|Max)(GRES|Cpu|Mem|Node|Jobs)(?:ory)?(?:Per(?:User|Account))?(?:Limit)?"
 )
-QOS_LIMITS = frozenset(
-    {
-        "QOSGrpGRES",
-        "QOSGrpCpuLimit",
-        "QOSGrpMemLimit",
-        "QOSMaxCpuPerUserLimit",
-        "QOSMaxMemoryPerUser",
-        "QOSGrpJobsLimit",
-        "QOSMaxGRESPerUser",
-        "QOSMaxGRESPerAccount",
-        "QOSMaxJobsPerUserLimit",
-        "QOSMaxJobsPerAccountLimit",
-    }
-)
-"""Reasons of limits that caps say, as Slurm names them with or without `Limit` at the end."""
+"""Reasons of limits that caps say, and what each is on."""
 
+_COUNTED = {"Cpu": "cpu", "Mem": "mem", "Node": "node"}
 _GPUS = "gres/gpu"
 ARRAY_LIMIT = "JobArrayTaskLimit"
 NEVER = frozenset(
@@ -175,23 +156,27 @@ def check_limits(
             key = f"{_GPUS}:{model}"
             asked[key] = asked.get(key, 0) + group.milli_gpu // WHOLE_GPU
             on_node[key] = max(on_node.get(key, 0), group.gpu // WHOLE_GPU)
+    minutes = job.time_limit or 0
+    used = {key: amount * minutes for key, amount in asked.items()}
     met: set[tuple[str, str]] = set()
     for owner, limit in limits.of_job(job.account or "", job.user_name, qos):
-        for most, amounts, per in ((limit.asked, asked, "job"), (limit.per_node, on_node, "node")):
-            for key, number in _by_name(most).items():
-                if (per, key) not in met and amounts.get(key, 0) > number:
+        time = NONE if limit.minutes is None else Limit(others={"minutes (MaxWall)": limit.minutes})
+        for kind, said, amounts, per in (
+            ("most", limit.asked, asked, " a job"),
+            ("node", limit.per_node, on_node, " a node"),
+            ("time", time, {"minutes (MaxWall)": minutes}, ""),
+            ("used", limit.by_time, used, " times minutes a job (MaxTRESMins)"),
+            ("least", limit.least, asked, " a job (MinTRES)"),
+        ):
+            least = kind == "least"
+            for key, number in _by_name(said).items():
+                amount = amounts.get(key, number if least else 0)
+                if (kind, key) not in met and (amount < number if least else amount > number):
                     raise LeftOutError(
-                        f"not eligible: {owner} allows {number:,} {key} a {per}, "
-                        f"the job asks {amounts[key]:,}"
+                        f"not eligible: {owner} {'asks' if least else 'allows'} "
+                        f"{number:,} {key}{per}, the job asks {amount:,}"
                     )
-                met.add((per, key))
-        if limit.minutes is not None:
-            if ("job", "time") not in met and (job.time_limit or 0) > limit.minutes:
-                raise LeftOutError(
-                    f"not eligible: {owner} allows {limit.minutes:,} minutes (MaxWall), "
-                    f"the job asks {job.time_limit:,}"
-                )
-            met.add(("job", "time"))
+                met.add((kind, key))
 
 
 def _by_name(limit: Limit) -> dict[str, int]:
@@ -203,19 +188,19 @@ def _by_name(limit: Limit) -> dict[str, int]:
 
 def _is_known(job: SlurmJob, limits: Limits, qos: Iterable[str]) -> bool:
     """Whether the limit that a job waits for is in the round."""
-    reason = job.state_reason.removesuffix("Limit")
-    if reason in {one.removesuffix("Limit") for one in QOS_LIMITS}:
-        what = next((w for w in ("Cpu", "Mem") if w in reason), "").lower()
+    match = _LIMIT.fullmatch(job.state_reason)
+    if match is None:
+        return job.state_reason.startswith("QOSMin") and any(
+            one.least for name in qos if (one := limits.job_of_qos.get(name))
+        )  # `check_limits` has these
+    what = _COUNTED.get(match[2])
+    if match[1] == "QOS":
         known = [limit for name in qos for limit in limits.qos.get(name, ())]
         return any(what in limit.others if what else limit for limit in known)
+    owners = {owner for owner, one in limits.together.items() if not what or what in one.others}
+    owners |= set() if what else set(limits.jobs_of_users)
     path = limits.path(job.account or "")
-    owners = {*limits.together, *limits.jobs_of_users}
-    what = next((w for w in ("Cpu", "Mem") if w in reason), "").lower()
-    if what:
-        owners = {owner for owner, limit in limits.together.items() if what in limit.others}
-    return reason in {one.removesuffix("Limit") for one in ACCOUNT_LIMITS} and any(
-        account in path for account, _, _ in owners
-    )
+    return any(account in path for account, _, _ in owners)
 
 
 def reservations_of_pending(jobs: Iterable[SlurmJob], limits: Limits, now: int) -> frozenset[str]:

@@ -119,8 +119,8 @@ RESERVATION = Ledger(
 ASSOCIATION = Ledger(
     "associations",
     """account user partition parent_account max.jobs.active max.jobs.per.count max.tres.total
-    max.tres.per.job max.tres.per.node max.jobs.per.wall_clock Account User Partition ParentName
-    GrpTRES GrpJobs MaxJobs MaxTRES MaxTRESPerNode MaxWall""",
+    max.tres.per.job max.tres.per.node max.tres.minutes.per.job max.jobs.per.wall_clock Account User
+    Partition ParentName GrpTRES GrpJobs MaxJobs MaxTRES MaxTRESMins MaxTRESPerNode MaxWall""",
     """accounting cluster comment default flags id is_default lineage max.jobs.accruing
     max.jobs.total
     max.jobs.per.accruing max.jobs.per.submitted min priority qos shares_raw usage
@@ -128,38 +128,40 @@ ASSOCIATION = Ledger(
     {
         "max.per": _LIMITS,
         "max.tres.group": _LIMITS,
-        "max.tres.minutes": _LIMITS,
+        "max.tres.minutes.total": _LIMITS,
         "GrpWall": _LIMITS,
         "GrpTRESMins": _LIMITS,
         "GrpTRESRunMins": _LIMITS,
-        "MaxTRESMins": _LIMITS,
     },
 )
+
+_OWNERS = ("qos", "account", "user")
 
 QOS = Ledger(
     "qos",
     """name preempt.list limits.max.active_jobs.count limits.max.jobs.active_jobs.per.account
     limits.max.jobs.active_jobs.per.user limits.max.tres.total limits.max.tres.per.user
     limits.max.tres.per.account limits.max.tres.per.job limits.max.tres.per.node
-    limits.max.wall_clock.per.job limits.grace_time preempt.exempt_time preempt.mode priority
+    limits.max.wall_clock.per.job limits.max.tres.minutes.per.job limits.min.tres.per.job
+    limits.grace_time preempt.exempt_time preempt.mode priority
     Name Priority Preempt PreemptMode PreemptExemptTime GraceTime GrpTRES GrpJobs MaxTRESPU
-    MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESPerNode MaxWall""",
+    MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESMins MaxTRESPerNode MaxWall MinTRES""",
     """description id limits.factor limits.max.accruing limits.max.active_jobs.accruing
     limits.max.jobs.count limits.max.jobs.per limits.min.priority_threshold usage_factor
     usage_threshold UsageThres UsageFactor GrpSubmit MaxSubmitPU MaxSubmitPA""",
     {
         "flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
-        "limits.max.tres.minutes": _QOS_LIMITS,
+        **dict.fromkeys(
+            (f"limits.max.tres.minutes.{at}" for at in ("total", *map("per.{}".format, _OWNERS))),
+            _QOS_LIMITS,
+        ),
         "limits.max.wall_clock.per.qos": _QOS_LIMITS,
-        "limits.min.tres": _QOS_LIMITS,
         "Flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
         "GrpTRESMins": _QOS_LIMITS,
         "GrpTRESRunMins": _QOS_LIMITS,
         "GrpWall": _QOS_LIMITS,
-        "MaxTRESMins": _QOS_LIMITS,
         "MaxTRESRunMinsPA": _QOS_LIMITS,
         "MaxTRESRunMinsPU": _QOS_LIMITS,
-        "MinTRES": _QOS_LIMITS,
     },
 )
 

@@ -63,12 +63,13 @@ _SLICE = re.compile(r"(?:^|_)[0-9]+g\.[0-9]+gb")
 
 
 class Room(NamedTuple):
-    """The most GPUs, and CPUs, that one of some nodes has; the GPU models and GRES of all."""
+    """The most GPUs, and CPUs, that one of some nodes has; the GPU models, GRES and MiB of all."""
 
     gpus: int
     cpus: int
     models: frozenset[str]
     parts: frozenset[tuple[str, int]]
+    memory: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Nodes:
                 max(map(_cpus, nodes)),
                 frozenset(model for node in nodes if (model := gpu_model(node)) is not None),
                 frozenset((p, parts_per_gpu(n, p)) for n in nodes for p in n.gres.parts),
+                frozenset(map(_memory, nodes)),
             )
         return self._rooms[names]
 

@@ -40,6 +40,9 @@ from placewright.topology.units import WHOLE_GPU
 
 BEYOND = "a range of nodes beyond MaxNodes of its partition, which Slurm 22.05 does not start"
 
+LEAST_MEMORY = "how much all memory of its nodes is, which differ: limits count the least"
+OVERCOMMIT = "more tasks than its nodes have CPUs (--overcommit), which Slurm may refuse"
+
 
 def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeeping) -> Job:
     """Return a pending job of one or more components.
@@ -134,11 +137,18 @@ def _choices(job: SlurmJob, context: Context, several: bool, book: Bookkeeping) 
     if not named <= allowed.nodes:
         raise LeftOutError("may not use a node that it names")
     room = context.nodes.room(allowed.nodes)
+    if job.all_memory:
+        job = job.model_copy(update={"memory_per_node": min(room.memory)})
+        if len(room.memory) > 1:
+            book.cannot_say(LEAST_MEMORY, job.name)
     nodes = counts(job, context.scheduler.partitions, context.limits)
     asked = asked_of(job, room, _within(nodes, job, context))
     made = [_choice(name, shapes, job, allowed, context) for shapes in asked.choices]
     if nodes.most is not None and job.names_most_nodes and nodes.most < (job.most_nodes or 0):
         book.cannot_say(BEYOND, job.name)
+    most_cpus = MAX_AMOUNT if nodes.most is None else nodes.most * room.cpus
+    if (job.tasks or 1) > max(job.cpus or 0, job.tres_req_str.cpus, most_cpus):
+        book.cannot_say(OVERCOMMIT, job.name)
     for guess in asked.guesses:
         book.cannot_say(guess, job.name)
     untyped = any(group.gpu_models is None for group in made[0].groups if group.gpu)

@@ -188,6 +188,8 @@ class SlurmJob(Record):
     array_task_string: Text = ""
     title: Text = Field(default="", validation_alias="name")
     unreadable: Text = ""
+    all_memory: Truth = False
+    """Of its nodes, as `Scheduler.as_allocated` finds it."""
 
     @property
     def other_names(self) -> tuple[str, ...]:
@@ -266,6 +268,12 @@ class SlurmJob(Record):
         """Its state and the flags of it, in capitals."""
         return frozenset(word.upper() for word in self.job_state)
 
+    @property
+    def names_memory(self) -> bool:
+        """Whether it asks for an amount of memory."""
+        named = (self.memory_per_node, self.memory_per_cpu, self.memory_per_tres.total)
+        return any(named) or bool(self.tres_req_str.memory)
+
     def without_memory(self) -> dict[str, object]:
         """Return the fields of a job where Slurm allocates no memory."""
         held = tuple(one._replace(memory=0) for one in self.job_resources)
@@ -275,8 +283,8 @@ class SlurmJob(Record):
 
     @property
     def exclusive(self) -> bool:
-        """Whether it has its nodes alone."""
-        return any(word.lower() == "none" for word in self.shared)
+        """Whether it has its nodes alone: also with all of their memory, as every job has some."""
+        return self.all_memory or any(word.lower() == "none" for word in self.shared)
 
 
 class SlurmNode(Record):

@@ -45,6 +45,8 @@ _UNREAD: Mapping[str, re.Pattern[str]] = {
 
 BUILTIN = "that nobody starts out of turn (SchedulerType), as rounds backfill"
 
+ALL_MEMORY = "all memory of a node (--mem=0), as no job that runs is said to have memory"
+
 
 class Numbers(NamedTuple):
     """What the multifactor priority of jobs is made of: weights by factor, and the oldest age."""
@@ -74,7 +76,8 @@ class Scheduler:
     unread
         What of the configuration changes which pending jobs start, and is not in the round.
     whole_nodes, memory
-        Whether all jobs have their nodes alone (select/linear), and whether memory is allocated.
+        Whether all jobs have their nodes alone (select/linear), and whether memory is allocated,
+        None: the dump does not say.
     """
 
     partitions: Mapping[str, Partition]
@@ -87,7 +90,7 @@ class Scheduler:
     numbers: Numbers | None = None
     unread: tuple[str, ...] = ()
     whole_nodes: bool = False
-    memory: bool = True
+    memory: bool | None = None
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def backfill(self, hosts: int) -> Backfill:
@@ -102,6 +105,7 @@ class Scheduler:
         that it gives its jobs their nodes alone.
         """
         found: list[SlurmJob] = []
+        held = {bool(one.memory) for job in jobs for one in job.job_resources}
         for job in jobs:
             own = [self.partitions[name] for name in job.partition if name in self.partitions]
             alone = {one.shares == 0 for one in own}
@@ -110,7 +114,13 @@ class Scheduler:
                 update["shared"] = ("none",)
             elif len(alone) > 1:
                 book.cannot_say("that only some of its partitions give nodes alone", job.name)
-            update |= {} if self.memory else job.without_memory()
+            if self.memory is False:
+                update |= job.without_memory()
+            elif not job.names_memory and (self.memory or job.memory_per_node == 0):
+                if self.memory or held != {False}:
+                    update["all_memory"] = True
+                else:
+                    book.cannot_say(ALL_MEMORY, job.name)
             found.append(job.model_copy(update=update) if update else job)
         return tuple(found)
 
@@ -246,7 +256,9 @@ def read_scheduler(
         basic=basic,
         unread=tuple(unread),
         whole_nodes=said.get("SelectType") == "select/linear",
-        memory="MEMORY" in said.get("SelectTypeParameters", "MEMORY").upper(),
+        memory="MEMORY" in said["SelectTypeParameters"].upper()
+        if "SelectTypeParameters" in said
+        else None,
         numbers=None if basic else Numbers(weights, number("PriorityMaxAge", seconds)),
         shares=found,
     )

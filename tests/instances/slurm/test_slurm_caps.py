@@ -238,3 +238,61 @@ def test_a_number_of_jobs_that_is_none_is_refused(tmp_path, wrong):
     accounts = ACCOUNTS + f"c|team||||{wrong}|||\n"
     with pytest.raises(InvalidInputError, match="expected a whole number"):
         convert(tmp_path, [job(1, account="team", **GPU)], accounts=accounts)
+
+
+LIMITED = "Name|Priority|Preempt|MaxTRES|MaxTRESMins|MinTRES\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "more", "why"),
+    [
+        ("low|0|||gres/gpu=480|", {"time_limit": 60}, None),
+        (
+            "low|0|||gres/gpu=479|",
+            {"time_limit": 60},
+            "QOS low allows 479 gres/gpu times minutes a job (MaxTRESMins), the job asks 480",
+        ),
+        ("low|0||||gres/gpu=8", {}, None),
+        ("low|0||||gres/gpu=9", {}, "QOS low asks 9 gres/gpu a job (MinTRES), the job asks 8"),
+        ("low|0||||gres/gpu=8", {"state_reason": "QOSMinGRES"}, None),
+        ("low|0||||", {"state_reason": "QOSMinGRES"}, "does not have (QOSMinGRES)"),
+    ],
+)
+def test_limits_of_a_single_job_by_time_and_from_below(tmp_path, row, more, why):
+    one = job(1, qos="low", tres_per_node="gpu:8", **more)
+    made = convert(tmp_path, [one], qos=f"{LIMITED}{row}\n")
+    if why is None:
+        assert not made.book.left_out
+    else:
+        assert reason(made, "1").endswith(why)
+
+
+def test_json_has_limits_of_a_single_job_by_time_and_from_below(tmp_path):
+    gpus = [{"type": "gres", "name": "gpu", "count": 4}]
+    minutes = {"minutes": {"per": {"job": gpus}}}
+    most = {"name": "most", "limits": {"max": {"tres": minutes}}}
+    least = {"name": "least", "limits": {"min": {"tres": {"per": {"job": gpus}}}}}
+    jobs = [job(1, qos="most", time_limit=3, **GPU), job(2, qos="least", **GPU)]
+    jobs.append(job(3, account="lab", time_limit=3, **GPU))
+    write_dump(tmp_path, jobs, [node("h0")])
+    (tmp_path / "qos.json").write_text(json.dumps({"qos": [most, least]}))
+    lab = {"associations": [{"account": "lab", "max": {"tres": minutes}}]}
+    (tmp_path / "associations.json").write_text(json.dumps(lab))
+    made = read_slurm([tmp_path])
+    assert [reason(made, n).partition(" the job")[0] for n in "123"] == [
+        "not eligible: QOS most allows 4 gres/gpu times minutes a job (MaxTRESMins),",
+        "not eligible: QOS least asks 4 gres/gpu a job (MinTRES),",
+        "not eligible: account lab allows 4 gres/gpu times minutes a job (MaxTRESMins),",
+    ]
+    assert not any("on what a round does not count" in line for line in made.book.fields)
+
+
+@pytest.mark.parametrize("why", ["AssocGrpNodeLimit", "QOSGrpNodeLimit", "QOSMaxNodePerUserLimit"])
+def test_who_waits_for_a_limit_of_nodes_that_is_kept_is_in_the_round(tmp_path, why):
+    accounts = ACCOUNTS + "c|team|||||node=2||\n"
+    qos = QOS + "low|||node=2||node=2|||\n"
+    one = {"tres_per_node": "gpu:8", "user_name": "mia", "state_reason": why}
+    jobs = [job(1, account="team", qos="low", **one), job(2, **one)]
+    made = convert(tmp_path, jobs, accounts=accounts, qos=qos)
+    assert [one.name for one in made.round.jobs] == ["1"]
+    assert reason(made, "2") == f"held by a limit that the round does not have ({why})"

@@ -158,3 +158,55 @@ def test_nodes_that_slurm_starts_nothing_on_are_away(tmp_path, state):
     nodes = [node("h0", state=["IDLE", state]), node("h1", state=["IDLE", "PLANNED"])]
     made = convert(tmp_path, [asked(1, "node=1", tres_per_node="gpu:1")], nodes)
     assert [host.healthy for host in made.round.cluster.hosts] == [False, True]
+
+
+MEMORY = "Configuration data as of 2026-11-24T22:07:30\nSelectTypeParameters = CR_CORE_MEMORY\n"
+NO_MEMORY = MEMORY.replace("_MEMORY", "")
+NONE = {"set": True, "infinite": False, "number": 0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "config", "alone"),
+    [
+        ({"memory_per_node": NONE}, {}, True),
+        ({"memory_per_node": NONE}, {"config": MEMORY}, True),
+        ({"memory_per_node": NONE}, {"config": NO_MEMORY}, False),
+        ({"memory_per_node": None}, {"config": MEMORY}, True),
+        ({"memory_per_node": None}, {}, False),
+        ({"memory_per_node": NONE, "tres_req_str": "cpu=1,mem=512M"}, {}, False),
+        ({"memory_per_node": NONE, "memory_per_tres": "gres:gpu:64"}, {}, False),
+    ],
+)
+def test_no_memory_is_all_of_it_where_no_other_job_has_any(tmp_path, asked, config, alone):
+    held = running(1, ("h0", 1, 64, "gpu:h100:1(IDX:0)"), memory_per_node=64)
+    jobs = [held, job(2, tres_per_node="gpu:1", **asked)]
+    made = convert(tmp_path, jobs, [node("h0")], **config)
+    (group,) = next(one for one in made.round.jobs if one.name == "2").options[0].groups
+    assert (group.resources.get("node") == 1000) == alone
+    assert not alone or group.memory == 1024
+    decided = {one.job: one for one in solve_round(made.round, isolation="none").decisions}
+    assert (decided["2"].decision is DecisionKind.WAIT) == alone
+
+
+def test_no_memory_is_told_where_no_job_that_runs_has_any(tmp_path):
+    jobs = [running(1, ("h0", 1, 0, "gpu:h100:1(IDX:0)"))]
+    jobs.append(job(2, tres_per_node="gpu:1", memory_per_node=NONE))
+    made = convert(tmp_path, jobs)
+    assert any("--mem=0" in what and names == ["2"] for what, names in made.book.unsaid.items())
+    assert not any(group.resources for one in made.round.jobs for group in one.options[0].groups)
+
+
+def test_all_memory_of_nodes_that_differ_counts_as_the_least(tmp_path):
+    nodes = [node("h0"), node("h1", real_memory=2048)]
+    one = job(1, tres_per_job="gpu:10", node_count=2, max_nodes=2, tasks=2, memory_per_node=NONE)
+    made = convert(tmp_path, [one], nodes)
+    (group,) = made.round.jobs[0].options[0].groups
+    assert (group.count, group.gpu, group.memory) == (2, 5000, 1024)
+    assert any("limits count the least" in what for what in made.book.unsaid)
+
+
+@pytest.mark.parametrize(("tasks", "told"), [(16, False), (200, True)])
+def test_more_tasks_than_cpus_are_told(tmp_path, tasks, told):
+    one = job(1, tres_per_node="gpu:1", tasks=tasks, cpus=1, max_nodes=1)
+    made = convert(tmp_path, [one], [node("h0")])
+    assert any("--overcommit" in what for what in made.book.unsaid) == told
