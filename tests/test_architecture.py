@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import grimp
+import pytest
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +21,17 @@ FOLDERS = (
     "live",
     "cli",
 )
+CEILINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ceilings"]
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, "fuzz", "benchmarks", "tests"])
+def test_no_folder_has_more_lines_or_files_than_its_ceiling(folder):
+    """Ceilings fall with what they hold: one that leaves a twentieth of room is lowered."""
+    paths = [path for path in (ROOT / folder).rglob("*.py") if path.name != "__init__.py"]
+    lines = sum(path.read_text().count("\n") for path in paths)
+    most_lines, most_files = CEILINGS[folder]
+    assert 0.95 * most_lines <= lines <= most_lines
+    assert 0.95 * most_files - 1 <= len(paths) <= most_files
 
 
 def test_the_import_contracts_hold():
