@@ -7,8 +7,7 @@ from collections.abc import Collection
 
 from placewright.formulations.gang.problem.limits import accounts_of, held_before, limits_of
 from placewright.instances.checks.round import checked, trusted
-from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.pools import pools_of, running_places
+from placewright.instances.derived.arrays import build_cluster, pools_of, running_places
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify

@@ -12,8 +12,7 @@ from placewright.explain.explanation import Explanation
 from placewright.explain.kinds import WaitingKind
 from placewright.explain.loss import Loss
 from placewright.instances.derived.doubts import doubts_of
-from placewright.instances.derived.source_names import LeftOut
-from placewright.instances.derived.source_words import words_of
+from placewright.instances.derived.source_words import LeftOut, words_of
 from placewright.instances.documents.base import API_VERSION
 
 

@@ -27,7 +27,7 @@ from placewright.explain.scheduler import deadlock, evictions, would_preempt
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.checks.round import checked
-from placewright.instances.derived.source_names import check_in_round
+from placewright.instances.derived.source_words import check_in_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

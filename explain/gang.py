@@ -31,8 +31,7 @@ from placewright.formulations.gang.problem.limits import (
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.shapes import Pool, host_mask
-from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.pools import PoolDomains, places_of, pools_of
+from placewright.instances.derived.arrays import PoolDomains, build_cluster, places_of, pools_of
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import eligible, expected_end, hosts_away
 from placewright.instances.documents.arrangement import AntiAffinity

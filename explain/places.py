@@ -21,7 +21,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.checks.round import trusted
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from placewright.array_types import Floats
-from placewright.instances.derived.durations import DAY, HOUR, MINUTE, duration
+from placewright.instances.derived.phrases import DAY, HOUR, MINUTE, duration
 from placewright.report.panels.summary import Figure
 from placewright.report.table import Cell, Marked, Meter, Table, table
 from placewright.report.template import content_policy, environment, text_of

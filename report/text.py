@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from placewright.instances.derived.durations import HOUR, duration
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import HOUR, count, duration
 from placewright.instances.documents.plan import Precedence, Task, TermResult
 from placewright.instances.documents.quantities import memory_in_gi
 from placewright.instances.policies import term_of

@@ -10,7 +10,7 @@ from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.explain.facts.replicas import stands_for_replica
 from placewright.instances.derived.doubts import SO_FAR, doubts_of
-from placewright.instances.derived.durations import duration
+from placewright.instances.derived.phrases import duration
 from placewright.report.text import percent, term_name
 
 if TYPE_CHECKING:

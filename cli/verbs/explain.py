@@ -96,7 +96,7 @@ def _explain_job(
     from placewright.explain.document import explanation_document, left_out_document
     from placewright.explain.explain_job import explain_job
     from placewright.explain.explanation import Verdict
-    from placewright.instances.derived.source_names import jobs_called, left_out_called
+    from placewright.instances.derived.source_words import jobs_called, left_out_called
     from placewright.instances.io.digest import round_digest
 
     called, left = jobs_called(round_, job), left_out_called(round_, job)

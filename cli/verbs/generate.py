@@ -104,7 +104,7 @@ def generate_round(
     """
     check_output(output)
     from placewright.cli.views.summary import document_text
-    from placewright.instances.derived.demand import load_of
+    from placewright.instances.derived.arrays import load_of
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.generators.gang import generate_round as make_round
     from placewright.instances.io.files import write

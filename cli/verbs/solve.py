@@ -163,7 +163,7 @@ def solve(
 
 def _jobs_called(round_: Round, names: Sequence[str]) -> tuple[str, ...]:
     """Return the jobs of some names; refuse one that the round does not have."""
-    from placewright.instances.derived.source_names import jobs_called, left_out_called, whys
+    from placewright.instances.derived.source_words import jobs_called, left_out_called, whys
 
     found: dict[str, None] = {}
     for name in names:

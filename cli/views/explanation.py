@@ -13,11 +13,9 @@ from placewright.cli.views.nearest_places import places_text
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.instances.derived.doubts import so_far
-from placewright.instances.derived.durations import duration
-from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.phrases import count, duration, several
 from placewright.instances.derived.reason_text import reason_text
-from placewright.instances.derived.source_names import LeftOut, by_reason, whys
-from placewright.instances.derived.source_words import words_of
+from placewright.instances.derived.source_words import LeftOut, by_reason, whys, words_of
 from placewright.instances.documents.bookkeeping import unsaid_of
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Reason

@@ -22,10 +22,14 @@ from placewright.explain.corrections.change import (
     edit_of,
     least_amount,
 )
-from placewright.instances.derived.arrays import build_cluster, build_state
-from placewright.instances.derived.durations import duration, span
-from placewright.instances.derived.phrases import counted
-from placewright.instances.derived.pools import PoolDomains, pools_of, running_places
+from placewright.instances.derived.arrays import (
+    PoolDomains,
+    build_cluster,
+    build_state,
+    pools_of,
+    running_places,
+)
+from placewright.instances.derived.phrases import counted, duration, span
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import expected_end
 from placewright.instances.documents.caps import Measure

@@ -14,9 +14,8 @@ from placewright.explain.corrections.change import (
     each,
     edit_of,
 )
-from placewright.instances.derived.durations import duration, span
 from placewright.instances.derived.hardware import hardware
-from placewright.instances.derived.phrases import count, plural
+from placewright.instances.derived.phrases import count, duration, plural, span
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job

@@ -29,8 +29,8 @@ from placewright.explain.facts.gang import stays
 from placewright.explain.facts.held import Holders
 from placewright.explain.facts.rules import away, rules
 from placewright.explain.places import GroupPlaces
-from placewright.instances.derived.durations import span
-from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.leases import unavailable_hosts
+from placewright.instances.derived.phrases import span
 from placewright.instances.documents.deadline import UNIT, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases, Outage

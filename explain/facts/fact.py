@@ -14,7 +14,7 @@ from placewright.array_types import Bools, Ints
 from placewright.explain.places import GroupPlaces
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Plan

@@ -24,8 +24,7 @@ from placewright.explain.facts.rules import away, rules
 from placewright.explain.places import GroupPlaces, NearestPlaces
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.derived.arrived_copies import with_arrived_copies
-from placewright.instances.derived.durations import span
-from placewright.instances.derived.phrases import several
+from placewright.instances.derived.phrases import several, span
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.geo import (
     MAX_WINDOW,

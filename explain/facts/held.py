@@ -25,8 +25,7 @@ from placewright.explain.facts.fact import (
     named,
 )
 from placewright.formulations.gang.problem.limits import borrowing_options
-from placewright.instances.derived.durations import span
-from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.phrases import count, several, span
 from placewright.instances.derived.source_words import words_of
 from placewright.instances.derived.waiting import eligible
 from placewright.instances.documents.job import Job

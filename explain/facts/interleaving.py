@@ -23,9 +23,8 @@ from placewright.explain.facts.fact import (
 from placewright.explain.facts.gang import jobs_that_run, started, stays
 from placewright.explain.facts.rules import away, rules
 from placewright.explain.places import GroupPlaces
-from placewright.instances.derived.compatibility import grouping_key
 from placewright.instances.derived.ranges import expand
-from placewright.instances.derived.running_groups import running_groups
+from placewright.instances.derived.running_groups import grouping_key, running_groups
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import DisruptionLimits, Policy, PolicyLimits

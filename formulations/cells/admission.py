@@ -21,11 +21,16 @@ from placewright.formulations.gang.problem.limits import remaining_quotas
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate, Place
 from placewright.instances.checks.round import hosts_by_name
-from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.arrays import (
+    Places,
+    build_cluster,
+    places_of,
+    pools_of,
+    running_places,
+)
 from placewright.instances.derived.cell_trees import EntryKey, guaranteed
 from placewright.instances.derived.hardware import Hardware
-from placewright.instances.derived.host_sets import AllowedHosts
-from placewright.instances.derived.pools import Places, places_of, pools_of, running_places
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job

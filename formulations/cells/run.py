@@ -39,8 +39,8 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.shapes import Pool
 from placewright.formulations.plan_messages import Bound, Candidate, Place, Slots
 from placewright.formulations.session import BestKnown, Session
+from placewright.instances.derived.arrays import pools_of, running_places
 from placewright.instances.derived.cell_trees import guaranteed
-from placewright.instances.derived.pools import pools_of, running_places
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.job import Job, Running

@@ -15,7 +15,7 @@ from placewright.formulations.interleaving.problem.capacity import (
 from placewright.formulations.interleaving.problem.compile import Interleaving, merged_option
 from placewright.formulations.plan_messages import Candidate, Group, Place
 from placewright.instances.checks.round import hosts_by_name
-from placewright.instances.derived.pools import pools_of, running_places
+from placewright.instances.derived.arrays import pools_of, running_places
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology import Cluster

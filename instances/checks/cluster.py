@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware
-from placewright.instances.derived.host_sets import is_anywhere
-from placewright.instances.derived.names import check_known, check_unique, known_hosts
+from placewright.instances.derived.names import check_known, check_unique, is_anywhere, known_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from placewright.instances.checks.policies import PolicyChecks
 from placewright.instances.derived.hardware import Hardware, hardware
+from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.names import known_hosts
-from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Errors, InvalidInputError, Path

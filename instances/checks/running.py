@@ -6,10 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from placewright.instances.checks.policies import PolicyChecks
-from placewright.instances.derived.compatibility import asks_whole_gpus
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known
-from placewright.instances.derived.running_groups import MarginalUsage, running_groups
+from placewright.instances.derived.running_groups import (
+    MarginalUsage,
+    asks_whole_gpus,
+    running_groups,
+)
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task

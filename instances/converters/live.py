@@ -14,7 +14,7 @@ from placewright.instances.converters.ray.convert import read_ray
 from placewright.instances.converters.slurm.convert import read_slurm
 from placewright.instances.converters.slurm.sources import JSON_PARTS
 from placewright.instances.converters.support.live import LiveConversion
-from placewright.instances.io.several import load_documents
+from placewright.instances.io.files import load_documents
 
 _SUFFIXES = (".json", ".zip")
 _EXPECTED = (

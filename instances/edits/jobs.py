@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placewright.instances.derived.source_names import check_in_round
+from placewright.instances.derived.source_words import check_in_round
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.edits import JobEdit
 from placewright.instances.documents.job import Job

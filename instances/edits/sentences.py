@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from placewright.instances.derived import ranges
-from placewright.instances.derived.durations import span
-from placewright.instances.derived.phrases import count, of_hosts, plural, several
+from placewright.instances.derived.phrases import count, of_hosts, plural, several, span
 from placewright.instances.documents.edits import (
     AddEdit,
     CapEdit,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.array_types import Ints
-from placewright.instances.derived.demand import load_of
+from placewright.instances.derived.arrays import load_of
 from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup

@@ -1,14 +1,12 @@
-"""Reading and writing documents as JSON or YAML; `-` is standard input or output.
-
-Whatever is wrong with a file is one `InvalidInputError`; nothing half-read is ever returned.
-A file is JSON or YAML by its suffix; without either suffix, text that starts with `{` is JSON.
-"""
+"""Reading and writing documents as JSON or YAML; `-` is standard input or output."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,10 +22,33 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, merged
 from placewright.instances.errors import Path as DocumentPath
 from placewright.instances.io import streams, yaml_json
-from placewright.instances.io.lines import lines_of
 from placewright.instances.io.shared_options import with_shared_options
-from placewright.instances.io.validation_messages import invalid_input
-from placewright.instances.io.well_formed_jobs import reference_errors
+from placewright.instances.io.validation_messages import invalid_input, lines_of, reference_errors
+
+# Folders of files to read.
+
+
+def entries_of(folder: str) -> list[os.DirEntry[str]]:
+    """Return what is in a folder, but not in folders below, sorted by path.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be read.
+    """
+    try:
+        return sorted(os.scandir(folder), key=lambda entry: entry.path)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot be read ({error.strerror}); expected a folder to read",
+            file=folder,
+            show_value=False,
+        ) from None
+
+
+# Whatever is wrong with a file is one `InvalidInputError`; nothing half-read is ever returned.
+# A file is JSON or YAML by its suffix; without either suffix, text that starts with `{` is JSON.
+
 
 MAX_JSON_MIB = 256
 MAX_YAML_MIB = 16
@@ -443,3 +464,42 @@ def _document(
 def _checked_cluster(cluster: ClusterDocument) -> ClusterDocument:
     check_cluster(cluster)
     return cluster
+
+
+# Files of several documents: YAML between lines of `---`, or JSON one after the other.
+
+
+_YAML = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_JSON = re.compile(r"(?<=[}\]])[ \t\r]*+\n(?:\s*+---[ \t\r]*+\n)?+\s*+(?=[{\[])")
+"""Between two values, as no JSON has it within one."""
+
+_SAYS_SOMETHING = re.compile(r"^[ \t]*+[^\s#%]", re.MULTILINE)
+
+
+def load_documents(path: AnyPath) -> list[Any]:
+    """Read all documents of a file as plain values; those of comments alone are none.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or a document is neither JSON nor YAML as `yaml_json` has it; lines
+        are those of the file.
+    """
+    file, text = os.fspath(path), load_text(path)
+    between = _YAML
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(InvalidInputError):
+            return [parse_values(text, file)]
+        between = _JSON
+    cuts = [at for found in between.finditer(text) for at in found.span()]
+    documents = []
+    for begin, end in zip([0, *cuts[1::2]], [*cuts[::2], len(text)], strict=True):
+        part = text[begin:end]
+        if not _SAYS_SOMETHING.search(part):
+            continue
+        try:
+            documents.append(parse_values(part, file))
+        except InvalidInputError:
+            parse_values("\n" * text.count("\n", 0, begin) + part, file)
+            raise
+    return documents

@@ -8,9 +8,9 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from placewright.instances.errors import InvalidInputError
+from placewright.live.serve.documents import describe
 from placewright.live.serve.guard import Guard
-from placewright.live.serve.messages import INVALID, OK, Answer, failed, refused
-from placewright.live.serve.openapi import describe
+from placewright.live.serve.lane import INVALID, OK, Answer, failed, refused
 from placewright.live.serve.service import Service, as_response
 from placewright.live.serve.settings import Settings
 

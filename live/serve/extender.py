@@ -21,7 +21,7 @@ from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.documents.source_keys import WAITING_PART
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.validation_messages import invalid_input
-from placewright.live.serve.messages import JobPlaces, TaskPlace
+from placewright.live.serve.lane import JobPlaces, TaskPlace
 from placewright.topology.units import WHOLE_GPU
 
 JOB = "placewright.dev/job"

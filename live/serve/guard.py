@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from placewright.instances.errors import printable
-from placewright.live.serve.messages import failed
+from placewright.live.serve.lane import failed
 from placewright.live.serve.settings import Settings
 
 HEALTH = "/healthz"

@@ -21,7 +21,7 @@ from placewright.explain.explain_job import explain_job
 from placewright.explain.kinds import explain_all
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.names import check_known
-from placewright.instances.derived.source_names import jobs_called, left_out_called
+from placewright.instances.derived.source_words import jobs_called, left_out_called
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
@@ -47,7 +47,7 @@ from placewright.live.serve.documents import (
     BrokenRule,
     Verdict,
 )
-from placewright.live.serve.messages import (
+from placewright.live.serve.lane import (
     BAD_REQUEST,
     INVALID,
     OK,

@@ -5,21 +5,212 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from placewright.explain.places import fragmentation_of, free_and_total, is_measured
+from placewright.instances.derived.doubts import doubts_of, so_far, why_waits
+from placewright.instances.derived.source_words import all_left_out
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan
+from placewright.instances.documents.round import Round
+from placewright.instances.documents.source_keys import (
+    KUBERNETES_OWNER,
+    KUBERNETES_POD_UIDS,
+    KUBERNETES_UID,
+)
 from placewright.instances.errors import InvalidInputError, printable
 from placewright.live.serve.bodies import Bodies, RefusedError, drain, until_gone
 from placewright.live.serve.documents import ErrorDocument
 from placewright.live.serve.extender import Args, Extender, args_of, refusal
-from placewright.live.serve.lane import BusyError, GoneError, Lane
-from placewright.live.serve.messages import OK, Answer, Question, Snapshot, failed
-from placewright.live.serve.metrics import Metrics
+from placewright.live.serve.lane import (
+    OK,
+    Answer,
+    BusyError,
+    GoneError,
+    JobPlaces,
+    Lane,
+    Question,
+    Snapshot,
+    TaskPlace,
+    failed,
+)
 from placewright.live.serve.settings import Settings
+from placewright.report.facts.jobs import milli_gpu_of
+from placewright.report.page import render_report
+from placewright.rounds.state.changes import apply_plan
+from placewright.topology.units import WHOLE_GPU
+
+# Metrics of the service, in the text format of Prometheus.
+
+
+BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+"""Seconds of a round."""
+
+
+class Metrics:
+    """Counters of this service, and gauges of the last round."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._rounds = Counter(
+            "placewright_rounds", "Rounds solved and shown.", registry=self._registry
+        )
+        self._degraded = Counter(
+            "placewright_degraded_rounds",
+            "Rounds of which something went wrong on the way.",
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "placewright_round_seconds",
+            "Wall-clock seconds of a round.",
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        self._answers = Counter(
+            "placewright_answers",
+            "Answers by what was asked and status.",
+            ("asked", "status"),
+            registry=self._registry,
+        )
+        self._last = _LastRound()
+        self._registry.register(self._last)
+
+    def answered(self, asked: str, status: int) -> None:
+        """Count an answer."""
+        self._answers.labels(asked, str(status)).inc()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Count a round, and show it from now on."""
+        self._rounds.inc()
+        self._seconds.observe(snapshot.seconds)
+        if snapshot.degraded:
+            self._degraded.inc()
+        self._last.snapshot, self._last.since = snapshot, time.time()
+
+    def text(self) -> bytes:
+        """Return all of them as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+
+class _LastRound(Collector):
+    """Gauges of the last round, without the labels of earlier ones."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.since = 0.0
+
+    def collect(self) -> Iterator[Metric]:
+        last = self.snapshot
+        if last is None:
+            return
+        gaps = {term: gap for term, gap in last.gaps.items() if gap is not None}
+        yield _gauge("term_gap_ratio", "Relative gap to the bound, by term.", "term", gaps)
+        waiting = {reason: milli / WHOLE_GPU for reason, milli in last.waiting.items()}
+        yield _gauge("waiting_gpus", "GPUs that waiting jobs ask for.", "reason", waiting)
+        yield _gauge("free_domains", "Domains all of whose GPUs are free.", "level", last.free)
+        yield GaugeMetricFamily(
+            "placewright_shown_timestamp_seconds", "Since when this round is shown.", self.since
+        )
+        yield GaugeMetricFamily(
+            "placewright_degraded", "Whether the last round is degraded.", bool(last.degraded)
+        )
+        if last.stranded is not None:
+            yield GaugeMetricFamily(
+                "placewright_stranded_gpus",
+                "Free GPUs that a task of the mix cannot use, on average.",
+                last.stranded / WHOLE_GPU,
+            )
+
+
+def _gauge(
+    name: str, text: str, label: str, values: Mapping[str, float] | Mapping[str, int]
+) -> GaugeMetricFamily:
+    made = GaugeMetricFamily(f"placewright_{name}", text, labels=(label,))
+    for key, value in values.items():
+        made.add_metric((key,), value)
+    return made
+
+
+# What the service shows of a round and its plan: metrics, places of jobs, a page.
+
+
+MAX_REASON = 300
+"""Characters of a reason, which stands in the condition of a pod."""
+
+NO_REASON = "no_reason"
+_STOPPED = "preempted"
+
+
+def snapshot_of(round_: Round, plan: Plan) -> Snapshot:
+    """Return what the service shows of a valid plan."""
+    jobs = {job.name: job for job in round_.jobs}
+    asked = milli_gpu_of(jobs, plan)
+    waiting: defaultdict[str, int] = defaultdict(int)
+    for decision in plan.decisions:
+        if decision.decision is DecisionKind.WAIT:
+            reason = NO_REASON if decision.reason is None else decision.reason.value
+            waiting[reason] += asked[decision.job]
+    stranded = None
+    if is_measured(round_):
+        valid, kept = round_.valid_part(), plan.without_jobs(round_.invalid)
+        stranded = fragmentation_of(apply_plan(valid, kept, restart_s={})).stranded
+    certificate = plan.certificate
+    run = None if certificate is None else certificate.run
+    return Snapshot(
+        name=round_.name,
+        seconds=0.0 if run is None else run.wall_s,
+        degraded=() if certificate is None else certificate.degraded,
+        gaps={} if certificate is None else {term.name: term.gap for term in certificate.terms},
+        waiting=dict(waiting),
+        free=free_and_total(round_, plan)[0],
+        stranded=stranded,
+        page=render_report(round_, plan),
+        jobs={one.job: _places(round_, jobs[one.job], one) for one in plan.decisions},
+        left_out={one.name: one.why[:MAX_REASON] for one in all_left_out(round_)},
+    )
+
+
+def _places(round_: Round, job: Job, decision: Decision) -> JobPlaces:
+    notes = job.annotations
+    owners = tuple(
+        uid for key in (KUBERNETES_UID, f"{KUBERNETES_OWNER}uid") if (uid := notes.get(key))
+    )
+    most = max(len(option.groups) for option in job.options)
+    pods = [notes.get(f"{KUBERNETES_POD_UIDS}{g}", "").split(",") for g in range(most)]
+    if decision.option is not None and decision.tasks:
+        groups = job.options[decision.option].groups
+        tasks = tuple(
+            TaskPlace(
+                task.host,
+                groups[task.group].gpu,
+                pods[task.group][task.index] if task.index < len(pods[task.group]) else "",
+            )
+            for task in decision.tasks
+        )
+        doubts = doubts_of(round_, job)
+        return JobPlaces(tasks, so_far(doubts)[:MAX_REASON], owners)
+    known = (uid for uids in pods for uid in uids if uid)
+    return JobPlaces(why=_why(round_, job, decision), owners=(*owners, *known))
+
+
+def _why(round_: Round, job: Job, decision: Decision) -> str:
+    if decision.decision is DecisionKind.PREEMPT:
+        return _STOPPED
+    if decision.reason is None:
+        return NO_REASON
+    text = why_waits(round_, job, decision)
+    return printable(f"{decision.reason.value}: {text}")[:MAX_REASON]
+
 
 CLOSED = 499
 """As nginx says it: the caller left before there was an answer."""

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from placewright.instances.errors import printable
-from placewright.live.serve.messages import Question, failed
+from placewright.live.serve.lane import Question, failed
 from placewright.live.serve.questions import answer
-from placewright.live.serve.snapshot import snapshot_of
+from placewright.live.serve.service import snapshot_of
 from placewright.solver.serving import serve
 from placewright.solver.wire import send
 

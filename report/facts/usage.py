@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
+from placewright.instances.derived.arrays import places_of, pools_of
 from placewright.instances.derived.phrases import count
-from placewright.instances.derived.pools import places_of, pools_of
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placewright.instances.derived.durations import duration
+from placewright.instances.derived.phrases import duration
 from placewright.instances.documents.plan import Plan
 from placewright.report.facts.promises import Interval, Promise, Promises, Refused, promises_of
 from placewright.report.panels.policies import PolicyPanels

@@ -11,7 +11,7 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.instances.derived.pools import Places, pools_of
+from placewright.instances.derived.arrays import Places, pools_of
 from placewright.instances.derived.waiting import expected_end, hosts_away
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup

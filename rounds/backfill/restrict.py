@@ -17,7 +17,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.formulations.gang.problem.limits import resources_held
 from placewright.instances.derived.hardware import hardware, pooled_resources
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.waiting import aged_value, eligible, expected_end, hosts_away
 from placewright.instances.documents.base import MAX_AMOUNT

@@ -22,7 +22,7 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Bound, Candidate, Promise
 from placewright.formulations.session import Session
 from placewright.instances.derived.arrays import build_cluster
-from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round

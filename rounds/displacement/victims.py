@@ -12,7 +12,7 @@ from placewright.formulations.gang.problem.limits import Account, accounts_of, l
 from placewright.formulations.interleaving.problem.compile import merged_task_groups
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.checks.round import hosts_by_name
-from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.caps import Measure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from placewright.instances.checks.round import hosts_by_name
-from placewright.instances.derived.host_sets import is_anywhere
-from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.leases import unavailable_hosts
+from placewright.instances.derived.names import is_anywhere
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2
 
-from placewright.instances.derived.lease_arithmetic import relative_speed
+from placewright.instances.derived.leases import relative_speed
 from placewright.instances.documents.deadline import (
     UNIT,
     Deadline,

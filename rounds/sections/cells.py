@@ -16,6 +16,7 @@ from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.limits import resources_held
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate
+from placewright.instances.derived.arrays import places_of
 from placewright.instances.derived.cell_trees import (
     EntryKey,
     HostChain,
@@ -23,7 +24,6 @@ from placewright.instances.derived.cell_trees import (
     guaranteed,
     owned_cells,
 )
-from placewright.instances.derived.pools import places_of
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cells import Binding
 from placewright.instances.documents.plan import Reason

@@ -12,9 +12,8 @@ from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from placewright.array_types import Ints
-from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.derived.arrays import build_cluster, places_of, pools_of, running_places
 from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
-from placewright.instances.derived.pools import places_of, pools_of, running_places
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Task

@@ -20,7 +20,7 @@ from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.shapes import Pool
 from placewright.formulations.gang.problem.subproblem import charge, residual
 from placewright.formulations.plan_messages import Candidate, Place, Slots
-from placewright.instances.derived.pools import PoolDomains, pools_of, running_places
+from placewright.instances.derived.arrays import PoolDomains, pools_of, running_places
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Reason

@@ -23,8 +23,8 @@ from placewright.instances.checks.round import (
 )
 from placewright.instances.derived.arrived_copies import with_arrived_copies, with_replicas
 from placewright.instances.derived.hardware import Hardware
+from placewright.instances.derived.leases import jobs_after_work
 from placewright.instances.derived.names import check_known, check_unique
-from placewright.instances.derived.work_done import jobs_after_work
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cluster import ClusterDocument

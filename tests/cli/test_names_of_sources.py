@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placewright import InvalidInputError, Round
-from placewright.instances.derived.source_names import (
+from placewright.instances.derived.source_words import (
     check_in_round,
     jobs_called,
     left_out_called,

@@ -12,8 +12,7 @@ from placewright.cli.views.deadline.gantt import chart_of
 from placewright.cli.views.deadline.tables import print_broken, print_promises
 from placewright.cli.views.summary import document_text
 from placewright.cli.views.tables import print_plan
-from placewright.instances.derived.durations import duration, span
-from placewright.instances.derived.phrases import several
+from placewright.instances.derived.phrases import duration, several, span
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, load_round, write

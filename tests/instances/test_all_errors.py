@@ -22,7 +22,7 @@ from placewright.instances.errors import (
     most_similar,
 )
 from placewright.instances.io.files import parse_round
-from placewright.instances.io.lines import lines_of
+from placewright.instances.io.validation_messages import lines_of
 
 HOSTS = {"hosts": [{"name": "h", "gpus": 8, "gpu_model": "A100"}]}
 FAULTY = """\

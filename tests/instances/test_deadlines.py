@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from placewright.cli.app import main
 from placewright.instances.checks.deadlines import MAX_ROWS, unions
-from placewright.instances.derived.lease_arithmetic import (
+from placewright.instances.derived.leases import (
     completion_time,
     leases_needed,
     min_hosts,
     relative_speed,
+    unavailable_hosts,
     work_per_lease,
 )
-from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.leases import Leases, Outage
 from placewright.instances.documents.option import Option

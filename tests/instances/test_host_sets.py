@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 from placewright.instances.edits.sentences import sentence_of

@@ -13,8 +13,7 @@ from placewright.array_types import Floats
 from placewright.cli.format.colours import EFFORT as EFFORT_COLOUR
 from placewright.cli.format.colours import LATER, OFFERED, PROMISED, band_colour
 from placewright.cli.views.deadline.gantt import Band, Chart, Kind, Row, ticks
-from placewright.instances.derived.durations import duration
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import count, duration
 from placewright.report.text import after, count_gpus, gpus, number
 
 MAX_JOBS = 40

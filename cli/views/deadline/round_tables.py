@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
-from placewright.instances.derived.durations import duration
-from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.phrases import count, duration, several
 from placewright.report.text import NONE, after, gpus, number
 
 if TYPE_CHECKING:

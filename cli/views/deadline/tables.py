@@ -8,8 +8,7 @@ from rich.text import Text
 from placewright.cli.format.colours import LATER
 from placewright.cli.format.table import MAX_ROWS, print_rest, print_table, table
 from placewright.cli.views.deadline.round_tables import clock_text, due_text, outage_texts
-from placewright.instances.derived.durations import HOUR, duration, unit_of
-from placewright.instances.derived.phrases import count, several
+from placewright.instances.derived.phrases import HOUR, count, duration, several, unit_of
 from placewright.instances.verify import RefusalReason, RefusalReasons
 from placewright.report.facts.promises import Promise, Promises, Refused
 from placewright.report.text import NONE, after, count_gpus, gpus, intervals, number

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from placewright.cli.format.table import print_more, print_table, table
 from placewright.cli.views.geo.replica_tables import print_data
-from placewright.instances.derived.durations import duration
-from placewright.instances.derived.phrases import count
+from placewright.instances.derived.phrases import count, duration
 from placewright.report.facts.regions import NOWHERE, RegionPlan, heat
 from placewright.report.text import NONE, count_gpus, gib, gpus, load, money, percent, term_text
 

@@ -27,7 +27,7 @@ from placewright.formulations.deadline.problem.problem import (
     intervals,
 )
 from placewright.formulations.plan_messages import Promise
-from placewright.instances.derived.lease_arithmetic import (
+from placewright.instances.derived.leases import (
     completion_time,
     leases_needed,
     work_per_lease,

@@ -47,7 +47,7 @@ from placewright.formulations.gang.problem.limits import DisruptionBudget, remai
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import HOLD_SLACK, Bound, Candidate, proven_whole
 from placewright.formulations.session import Session
-from placewright.instances.derived.lease_arithmetic import min_hosts, relative_speed, work_per_lease
+from placewright.instances.derived.leases import min_hosts, relative_speed, work_per_lease
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.policies import sense_of, term_of

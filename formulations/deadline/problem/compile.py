@@ -23,14 +23,14 @@ from placewright.formulations.deadline.problem.problem import (
 from placewright.formulations.gang.problem.limits import accounts_of, limits_of
 from placewright.instances.checks.deadlines import unions
 from placewright.instances.checks.round import hosts_by_name
-from placewright.instances.derived.lease_arithmetic import (
+from placewright.instances.derived.leases import (
     completion_time,
     leases_needed,
     min_hosts,
     relative_speed,
+    unavailable_hosts,
     work_per_lease,
 )
-from placewright.instances.derived.outages import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job

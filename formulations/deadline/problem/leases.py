@@ -23,8 +23,7 @@ from placewright.formulations.deadline.problem.problem import (
     usage_of,
 )
 from placewright.formulations.plan_messages import Candidate
-from placewright.instances.derived.lease_arithmetic import min_hosts, work_per_lease
-from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.leases import min_hosts, unavailable_hosts, work_per_lease
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases

@@ -17,7 +17,7 @@ from placewright.formulations.common.priority_classes import (
     precedence_of,
 )
 from placewright.formulations.deadline import parameters
-from placewright.instances.derived.lease_arithmetic import work_per_lease
+from placewright.instances.derived.leases import work_per_lease
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.common.priority_classes import class_terms
-from placewright.instances.derived.outages import unavailable_hosts
+from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job

@@ -33,8 +33,8 @@ from placewright.formulations.gang.problem.limits import (
     of_use,
     use_numbers,
 )
-from placewright.instances.derived.host_sets import is_anywhere
-from placewright.instances.derived.pools import pools_of, running_places
+from placewright.instances.derived.arrays import pools_of, running_places
+from placewright.instances.derived.names import is_anywhere
 from placewright.instances.derived.ranges import expand_all
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.option import TaskGroup

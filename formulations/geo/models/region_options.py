@@ -24,7 +24,7 @@ from placewright.formulations.geo.problem.job_classes import (
     Rows,
     sum_rows,
 )
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology.units import WHOLE_GPU

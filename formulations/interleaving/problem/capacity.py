@@ -19,7 +19,7 @@ from placewright.formulations.gang.problem.limits import (
 )
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.formulations.interleaving import parameters
-from placewright.instances.derived.host_sets import AllowedHosts, is_anywhere
+from placewright.instances.derived.names import AllowedHosts, is_anywhere
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.caps import Measure

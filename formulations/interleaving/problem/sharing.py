@@ -21,7 +21,7 @@ from placewright.formulations.common.priority_classes import (
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.problem.capacity import HostMasks
 from placewright.formulations.interleaving.problem.packing_problem import ALONE
-from placewright.instances.derived.compatibility import grouping_key
+from placewright.instances.derived.running_groups import grouping_key
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup

@@ -25,7 +25,7 @@ from placewright.instances.documents.arrangement import Apart, Slices
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.several import load_documents
+from placewright.instances.io.files import load_documents
 
 MAX_REPLICAS = 10_000
 _EXCLUSIVE = {

@@ -13,7 +13,7 @@ from placewright.instances.converters.kubernetes.groups import (
 )
 from placewright.instances.converters.kubernetes.kueue_records import Workload
 from placewright.instances.converters.kubernetes.records import Node, Object, Pod
-from placewright.instances.derived.source_names import also_of
+from placewright.instances.derived.source_words import also_of
 from placewright.instances.documents.annotations import MAX_TEXT
 from placewright.instances.documents.base import NAME
 from placewright.instances.documents.source_keys import (

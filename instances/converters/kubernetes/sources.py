@@ -19,8 +19,7 @@ from placewright.instances.converters.kubernetes.kai_snapshot import (
 from placewright.instances.converters.kubernetes.records import Object
 from placewright.instances.converters.support.salvage import salvaged, why
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.folders import entries_of
-from placewright.instances.io.several import load_documents
+from placewright.instances.io.files import entries_of, load_documents
 
 _O = TypeVar("_O", bound=Object)
 _SUFFIXES = (".json", ".yaml", ".yml", ".zip")

@@ -15,7 +15,7 @@ from placewright.instances.converters.slurm.records import SlurmJob, SlurmReserv
 from placewright.instances.converters.slurm.scheduler import Scheduler
 from placewright.instances.converters.slurm.topology import Topology
 from placewright.instances.converters.support.host_sets import Condition, HostSets
-from placewright.instances.derived.source_names import also_of
+from placewright.instances.derived.source_words import also_of
 from placewright.instances.documents.annotations import LINE
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.base import MAX_AMOUNT

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.files import load_text, parse_values
-from placewright.instances.io.folders import entries_of
+from placewright.instances.io.files import entries_of, load_text, parse_values
 
 MAX_FILES = 1000
 JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos", "licenses", "partitions")

@@ -19,7 +19,7 @@ from placewright.instances.converters.support.sampling import (
     invalid_argument,
 )
 from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
-from placewright.instances.derived.lease_arithmetic import (
+from placewright.instances.derived.leases import (
     completion_time,
     leases_needed,
     min_hosts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 

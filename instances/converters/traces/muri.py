@@ -20,7 +20,7 @@ from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.converters.support.hosts import hosts_of_eight, largest_task, whole_tasks
 from placewright.instances.derived import ranges
-from placewright.instances.derived.demand import load_of
+from placewright.instances.derived.arrays import load_of
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.cluster import (

@@ -21,7 +21,7 @@ from placewright.array_types import Bools, Ints
 from placewright.instances.converters.support.best_fit import Hosts, tie_rank, whole_gpus
 from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
-from placewright.instances.derived.demand import load_of
+from placewright.instances.derived.arrays import load_of
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_NOW
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job, Running

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from placewright.instances.converters.support.conversion import Conversion
-from placewright.instances.derived.demand import load_of
+from placewright.instances.derived.arrays import load_of
 from placewright.instances.documents.base import MAX_COUNT
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job

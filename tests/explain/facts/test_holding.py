@@ -12,7 +12,7 @@ from fuzz.policy import TooManyPlansError
 from placewright.explain.facts.fact import Situation, hosts_for, taken_by
 from placewright.explain.facts.gang import runs
 from placewright.instances.derived.hardware import Hardware, hardware
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round

@@ -12,7 +12,7 @@ from placewright.formulations.deadline.models.integrated import (
     modes_of,
 )
 from placewright.formulations.deadline.problem.compile import compile_admission
-from placewright.instances.derived.lease_arithmetic import relative_speed
+from placewright.instances.derived.leases import relative_speed
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.round import Round
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from placewright.instances.converters import LiveConversion, read_kubernetes
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "tests" / "data" / "kubernetes"

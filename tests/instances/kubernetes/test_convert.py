@@ -9,7 +9,7 @@ import pytest
 
 from placewright.instances.converters import read_kubernetes
 from placewright.instances.converters.kubernetes.levels import VENDORS
-from placewright.instances.derived.source_names import left_out_called
+from placewright.instances.derived.source_words import left_out_called
 from tests.instances.kubernetes.dumps import (
     CAPTURED,
     GPU,

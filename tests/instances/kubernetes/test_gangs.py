@@ -8,7 +8,7 @@ import pytest
 
 from placewright import explain_job
 from placewright.explain.explanation import Verdict
-from placewright.instances.derived.source_names import jobs_called
+from placewright.instances.derived.source_words import jobs_called
 from placewright.instances.documents.caveats import caveats_of
 from tests.instances.kubernetes.dumps import RACK, convert, left_out, node, pod
 

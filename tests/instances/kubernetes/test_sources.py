@@ -12,7 +12,7 @@ import yaml
 
 from placewright.instances.converters import is_dump, read_kubernetes, read_live
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.several import load_documents
+from placewright.instances.io.files import load_documents
 from tests.instances.kubernetes.dumps import node, pod
 
 LIVE = Path(__file__).parents[4] / "shared" / "data" / "live" / "kubernetes"

@@ -10,7 +10,7 @@ from slurm_dumps import convert, job, node, reason, running
 from placewright import solve_round
 from placewright.instances.converters.slurm.hostlist import compress
 from placewright.instances.derived.doubts import doubts_of
-from placewright.instances.derived.host_sets import AllowedHosts
+from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.documents.policy import Backfill
 
 TREE = "SwitchName=a Level=0 Nodes=h[0-1]\nSwitchName=b Level=0 Nodes=h[2-3]\n"

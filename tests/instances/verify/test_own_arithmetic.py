@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.instances.derived import lease_arithmetic as theirs
+from placewright.instances.derived import leases as theirs
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.deadline import Pace
 from placewright.instances.documents.job import Job

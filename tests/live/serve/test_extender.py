@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from placewright import InvalidInputError, solve_round
 from placewright.instances.converters import read_kubernetes
 from placewright.live.serve.extender import Extender, args_of
-from placewright.live.serve.messages import JobPlaces, TaskPlace
-from placewright.live.serve.snapshot import snapshot_of
+from placewright.live.serve.lane import JobPlaces, TaskPlace
+from placewright.live.serve.service import snapshot_of
 
 ROOT = Path(__file__).parents[3]
 ARGS = json.loads((ROOT / "tests" / "data" / "extender" / "filter-args.json").read_text())

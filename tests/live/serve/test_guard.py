@@ -13,9 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from placewright.live.serve.bodies import Bodies, RefusedError
 from placewright.live.serve.guard import MOST_EXTENDING, MOST_REQUESTS, Guard
-from placewright.live.serve.messages import Snapshot
-from placewright.live.serve.metrics import Metrics
-from placewright.live.serve.service import EXTENDER_MIB
+from placewright.live.serve.lane import Snapshot
+from placewright.live.serve.service import EXTENDER_MIB, Metrics
 from placewright.live.serve.settings import Settings
 
 TOKEN = "a-token-of-the-tests"

@@ -14,8 +14,7 @@ import pytest
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.io.files import json_text
 from placewright.live.serve import lane as lanes
-from placewright.live.serve.lane import BusyError, GoneError, Lane
-from placewright.live.serve.messages import Question
+from placewright.live.serve.lane import BusyError, GoneError, Lane, Question
 
 AT_WORK_S = 0.2
 """CPU seconds of a solver's process, after which it has begun."""

@@ -9,7 +9,7 @@ import pytest
 from placewright import load_round, solve_round
 from placewright.explain.places import free_and_total
 from placewright.instances.documents.plan import DecisionKind
-from placewright.live.serve.snapshot import MAX_REASON, snapshot_of
+from placewright.live.serve.service import MAX_REASON, snapshot_of
 
 LIBRARY = files("placewright.instances") / "library"
 

@@ -34,7 +34,7 @@ from placewright.topology.units import WHOLE_GPU
 
 # The verifier's own lease arithmetic: rates, the work of a lease, completion times, least hosts.
 #
-# Formulations have theirs in `instances.derived.lease_arithmetic`; a test compares the two. Work is
+# Formulations have theirs in `instances.derived.leases`; a test compares the two. Work is
 # in thousandths of a second at speed 1000, and times are in seconds.
 
 
