@@ -127,3 +127,21 @@ def test_a_slice_of_which_one_task_stays_is_filled_up_where_that_is() -> None:
     assert certificate_of(plan).degraded == ()
     assert certificate_of(plan).status == "optimal"
     assert values_of(plan) == (0, 3000)
+
+
+def test_a_pinned_job_keeps_others_of_its_label_away() -> None:
+    label = {"anti_affinity": {"label": "replica", "level": "host"}}
+    job = {"options": [{"groups": [{"gpu": 1}]}], **label}
+    pinned = {"pinned": True, "tasks": [{"host": "h0", "gpus": [0]}]}
+    round_ = Round.model_validate(
+        {
+            "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "A"}]},
+            "jobs": [{**job, "name": "runs", "running": pinned}, {**job, "name": "waits"}],
+            "policy": {"terms": ["value", "opened"]},
+        }
+    )
+    check_round(round_)
+    plan = solve_round(round_, gap=0.0, isolation="none")
+    assert [task.host for task in plan["waits"].tasks] == ["h1"]
+    assert certificate_of(plan).status == "optimal"
+    assert certificate_of(plan).degraded == ()
