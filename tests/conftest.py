@@ -1,11 +1,11 @@
 """What all tests share: the profiles of a run, and helper modules beside them.
 
 `day`, the default, is what the README's command runs: small numbers of examples, without what is
-marked `nightly`. `--hypothesis-profile nightly` runs all, and `--part 3/7` the third seventh of it.
-Both try the same examples in every run; `long` draws new ones, and more of them where a test has
-`examples`. No example has a deadline: a busy machine must not fail a test. The first example that
-fails is shown as it is: making it smaller takes up to five minutes a test, and
-`--hypothesis-profile shrink` does it.
+marked `nightly`; of cases marked `nightly(after=3)` it runs the first three. `nightly` runs all,
+and with `--part 3/7` the third seventh of it. Both try the same examples in every run; `long` draws
+new ones, and more of them where a test has `examples`. No example has a deadline: a busy machine
+must not fail a test. The first example that fails is shown as it is: making it smaller takes up to
+five minutes a test, and `--hypothesis-profile shrink` does it.
 
 Tests marked `slurm` or `browser` need programs of the distribution. Without them they skip, unless
 `PLACEWRIGHT_TESTS_MAY_NOT_SKIP` names their mark; all of a mark run in one worker.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -27,9 +28,12 @@ from hypothesis import Phase, settings
 from examples import by_night
 
 settings.register_profile("shrink", derandomize=True, deadline=None, database=None)
-for name in ("day", "nightly"):
+for name, most in (("day", 40), ("nightly", 100)):
     settings.register_profile(
-        name, settings.get_profile("shrink"), phases=[Phase.explicit, Phase.generate]
+        name,
+        settings.get_profile("shrink"),
+        phases=[Phase.explicit, Phase.generate],
+        max_examples=most,
     )
 settings.register_profile("long", deadline=None, max_examples=1_000, print_blob=True)
 settings.load_profile("day")
@@ -62,9 +66,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the profile and of the part, which is drawn by their names."""
     part, parts = map(int, (config.getoption("part") or "1/1").split("/"))
-    chosen, others = [], []
+    chosen, others, cases = [], [], Counter[str]()
     for item in items:
-        dear = item.get_closest_marker("nightly") is not None and not by_night()
+        mark = item.get_closest_marker("nightly")
+        dear = False
+        if mark is not None and not by_night():
+            test = item.nodeid.partition("[")[0]
+            cases[test] += 1
+            dear = cases[test] > mark.kwargs.get("after", 0)
         other = crc32(item.nodeid.encode()) % parts != part % parts
         (others if dear or other else chosen).append(item)
     if others:

@@ -310,6 +310,7 @@ def test_all_kinds_of_rounds_are_cases_and_programs_are_for_small_ones(
         assert bool(programs) == (case.jobs <= 400 and case.seed == 0)
 
 
+@pytest.mark.nightly(after=1)
 @needs_trace
 @pytest.mark.parametrize(("kind", "jobs"), [("tight", 100), ("arriving", 60), ("few", 135)])
 def test_ours_is_within_one_percent_and_no_rule_is_better(

@@ -54,6 +54,7 @@ def test_a_job_gets_the_least_gpus_that_make_its_deadline(bench: SimpleNamespace
     assert NONE not in made.alternative
 
 
+@pytest.mark.nightly
 @needs_trace
 def test_elastic_options_admit_more_than_can_be_admitted_without(bench: SimpleNamespace) -> None:
     (case,) = bench.elastic_deadlines.cases(quick=True)

@@ -22,6 +22,7 @@ def small() -> tuple[Round, Plan | None]:
     return round_, solve_round(round_, time_limit=0.0, isolation="none")
 
 
+@pytest.mark.nightly
 @needs_trace
 def test_the_openb_round_has_racks_of_one_kind_and_all_jobs_wait():
     round_ = openb_round(TRACE / NODES, TRACE / PODS.format(explain.PODS_OF))

@@ -8,7 +8,7 @@ from benchmarks import pools, pools_power, pools_storage
 from benchmarks.pools_power import Asked, figures_of, first_fit
 from benchmarks.pools_storage import BITS, FULL, Choice, Stream
 from benchmarks.report import OURS
-from examples import examples
+from examples import by_night, examples
 from placewright import solve_round, verify
 from placewright.instances.checks.round import check_round
 
@@ -102,7 +102,7 @@ def test_work_lost_and_load_are_those_of_the_options(bits: dict[int, int]) -> No
 
 
 def test_no_method_beats_a_bound() -> None:
-    chosen = [pools.Case(kind, 32, 0) for kind in pools.KINDS][: examples(day=2, nightly=3)]
+    chosen = [pools.Case(kind, 32, 0) for kind in pools.KINDS][: examples(day=1, nightly=3)]
     rows = list(pools.run(chosen, quick=True))
     assert {row.status for row in rows} == {"done"}
     for row in rows:
@@ -113,6 +113,7 @@ def test_no_method_beats_a_bound() -> None:
         else:
             assert row.note == ""
             assert row.value <= row.bound
-    assert {row.method for row in rows} == {OURS, pools.WIDE, pools.WITHOUT, *RULES}
+    assert {row.method for row in rows} >= {OURS, pools.WIDE, pools.WITHOUT}
+    assert {row.method for row in rows} >= {*RULES} or not by_night()
     ours = {row.case: row.value or 0 for row in rows if row.method == OURS}
     assert all((row.value or 0) <= ours[row.case] for row in rows if row.method in RULES)

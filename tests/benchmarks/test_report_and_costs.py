@@ -19,6 +19,9 @@ from rich.console import Console
 
 from placewright.instances.generators.gang import generate_round
 
+pytestmark = pytest.mark.xdist_group("report")
+"""What all share is dear to make."""
+
 ROOT = Path(__file__).parents[2]
 METHODS = ["placewright", "greedy", "highs", "cp-sat", "cbc"]
 COLUMNS = {"case", "method", "seed", "value", "bound", "gap", "seconds", "cpu_seconds", "peak_mib"}
@@ -269,6 +272,7 @@ def test_a_pattern_chooses_among_the_cases(bench, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["benchmark"] == "scale"
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("value", "code"), [(10, 0), (12, 1)])
 @pytest.mark.usefixtures("in_process")
 def test_the_exit_code_says_whether_a_row_is_an_error(bench, monkeypatch, capsys, value, code):
@@ -285,6 +289,7 @@ def test_the_exit_code_says_whether_a_row_is_an_error(bench, monkeypatch, capsys
     assert printed.err.splitlines() == [*lines, "calibration"]
 
 
+@pytest.mark.nightly
 def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(bench, scaled):
     assert [(row.case, row.method) for row in scaled] == [
         ("hard-64-30", "placewright"),
@@ -301,6 +306,7 @@ def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(b
     assert not bench.report.failed(scaled)
 
 
+@pytest.mark.nightly
 def test_the_gap_of_greedy_is_to_the_bound_of_placewright(scaled):
     ours, greedy = scaled
     assert greedy.bound > ours.bound
@@ -308,6 +314,7 @@ def test_the_gap_of_greedy_is_to_the_bound_of_placewright(scaled):
     assert greedy.best_gap == pytest.approx((ours.bound - greedy.value) / ours.bound)
 
 
+@pytest.mark.nightly
 def test_further_figures_have_a_table_of_their_own(bench, scaled):
     heading, _, first, second = rendered(bench.report.figures_table(scaled)).splitlines()
     assert heading.split() == ["case", "method", *" ".join(scaled[0].figures).split()]
@@ -351,6 +358,7 @@ def test_the_plot_of_scale_has_a_line_per_mix_and_method(bench, tmp_path, ending
         assert all(f"<!-- {mix}, greedy -->" in text for mix in ("easy", "hard", "tight"))
 
 
+@pytest.mark.nightly
 def test_engine_and_solve_round_decide_the_same_rounds(bench):
     case = bench.incremental.Case(64, 20, "easy", seed=0, rounds=2, seconds=1.0)
     engine, alone = bench.incremental.run([case], quick=True)

@@ -227,6 +227,7 @@ def test_a_real_search_ends_at_a_storm_of_signals_and_leaves_only_the_plan(
     assert not list(scratch.iterdir())
 
 
+@pytest.mark.nightly
 def test_signals_at_random_moments_leave_a_plan_or_a_word(round_file, old, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()

@@ -201,6 +201,7 @@ def test_json_is_the_plan_and_nothing_else(run):
     }
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_regions_are_part_of_the_picture(run, files, tmp_path, suffix):
     pictures = [tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"]

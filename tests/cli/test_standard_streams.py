@@ -66,6 +66,7 @@ def test_after_a_failure_nothing_more_is_written():
     os.close(inlet)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     "args", [("schema", "Plan"), ("generate", "cluster", "--gpus", "800"), ("show", "--help")]
@@ -87,6 +88,7 @@ def test_tables_on_a_full_disk_are_one_line_and_exit_3(round_file, plan_file):
     assert (done.returncode, done.stderr) == (3, line)
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("verb", ["schema", "generate", "show", "verify", "solve", "validate"])
 def test_a_reader_that_goes_ends_every_verb_quietly(verb, unbuffered, round_file, plan_file):
@@ -111,6 +113,7 @@ def test_a_reader_that_goes_ends_every_verb_quietly(verb, unbuffered, round_file
         assert (done.returncode, notes) == (141, [])
 
 
+@pytest.mark.nightly
 def test_closed_streams_are_reported_and_take_no_file_in(round_file, tmp_path):
     done = process("validate", round_file, before="exec >&-")
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)

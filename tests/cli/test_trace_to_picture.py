@@ -18,6 +18,7 @@ job_id,num_gpu,model_name,iteration_time,resource_time_0,resource_time_1,resourc
 """
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     "choice",
     [
@@ -53,6 +54,7 @@ job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_t
 """
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("trace", "choice"),
     [

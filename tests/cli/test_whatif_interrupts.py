@@ -107,6 +107,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.nightly
 def test_a_real_second_search_ends_at_a_signal(round_file, plan_file, tmp_path):
     program = SEARCH.format(planted=str(ROOT / "tests" / "solver"))
     after = tmp_path / "after.json"

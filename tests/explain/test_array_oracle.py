@@ -33,6 +33,7 @@ class BothOracles:
         return counted
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     ("policy", "seeds"),
     [

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from examples import examples
 from fuzz.play import read
 from fuzz.policies import deadline, geo, interleaving
@@ -47,6 +49,7 @@ def rounds() -> Iterator[Round]:
                 yield read(policy.draw(Random(seed)))
 
 
+@pytest.mark.nightly
 def test_the_plan_is_one_of_the_round_and_as_much_worse_as_is_said() -> None:
     told = 0
     for round_ in rounds():

@@ -91,6 +91,7 @@ def check_within(round_: Round, plan: Plan, allowed: int) -> bool | None:
     return goods[0] == goods[1]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_no_plan_with_so_many_moves_beats_the_bound_and_mostly_none_the_plan(allowed):
     best = [check_within(round_, plan, allowed) for round_, plan in placements(range(100, 114))]

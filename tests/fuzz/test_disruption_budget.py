@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 ROUNDS = examples(day=8, nightly=25)
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     ("name", "settings"), [("gang", None), ("cells", None), ("gang", "counting")]
 )

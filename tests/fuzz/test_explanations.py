@@ -67,6 +67,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert whole.corrections > examples(day=0, nightly=3)
 
 
+@pytest.mark.nightly
 def test_a_conflict_with_more_facts_than_needed_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

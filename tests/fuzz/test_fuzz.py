@@ -53,6 +53,7 @@ def test_nothing_fails_in_some_rounds_of(fuzz, name):
     assert not state.failures
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("name", ["gang", "queue", "cells", "interleaving", "deadline", "geo"])
 def test_the_path_of_large_rounds_can_be_the_only_one(fuzz, name, monkeypatch, capsys):
     limits: list[int] = []

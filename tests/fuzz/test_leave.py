@@ -12,6 +12,7 @@ from fuzz import drawing_caps, policies, run
 ROUNDS = examples(day=8, nightly=25)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("settings", ["exact", "counting"])
 def test_nothing_fails_where_rules_say_who_may_preempt_whom(settings):
     policy = policies.POLICIES["gang"]

@@ -73,6 +73,7 @@ LIMITS = [
 ]
 
 
+@pytest.mark.nightly(after=14)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("limits", "most"), LIMITS)
 def test_as_many_jobs_are_preempted_as_the_budget_allows(backend, limits, most):
@@ -138,6 +139,7 @@ def test_a_migration_beyond_the_budget_breaks_the_rule():
     assert not violations(read(jobs, {"lost_gpu_s": 2000}, hosts(2)), plan)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_without_checkpoints_those_who_started_last_are_stopped(backend: str) -> None:
     began = {"r0": 0, "r1": 900, "r2": 990, "r3": 500}

@@ -116,6 +116,7 @@ def regions(limits: Raw, number: int = 3) -> Round:
     )
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("by_region", [False, True])
 @pytest.mark.parametrize(
     ("limits", "most"),

@@ -85,6 +85,7 @@ def everything(state: Round, number: int) -> Changes:
     )
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("change", [churn, everything])
 def test_tiny_rounds_agree_with_solve_round(change: Churn) -> None:
     engine = Engine(generate_round(32, 10, mix="tight"), isolation="none")
@@ -97,6 +98,7 @@ def test_tiny_rounds_agree_with_solve_round(change: Churn) -> None:
         assert first.value == certificate_of(alone).terms[0].value
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("mix", "change"), [("easy", churn), ("tight", everything)])
 def test_rounds_too_large_for_one_model_are_within_their_bounds(
     mix: str, change: Churn, monkeypatch: pytest.MonkeyPatch
@@ -131,6 +133,7 @@ def test_an_engine_without_host_patterns_decides_as_solve_round_does(
     holds(engine, engine.round(churn(engine.state, 0)))
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("fault", ["raises", "breaks a rule"])
 def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
     fault: str, monkeypatch: pytest.MonkeyPatch

@@ -93,6 +93,7 @@ def test_a_legal_round_is_read_as_strictly(path):
     assert lenient.valid_part() is lenient
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("name", OF_POLICY)
 def test_other_jobs_are_decided_as_in_the_round_without_the_invalid_ones(name, tmp_path, capsys):
     raw = spoilt(name)

@@ -127,6 +127,7 @@ def check(round_: Round, plan: Plan) -> None:
     assert better >= 0 if term.sense == "max" else better <= 0
 
 
+@pytest.mark.nightly(after=6)
 @pytest.mark.parametrize(("seed", "large"), [(0, False), (0, True), (1, True)])
 @pytest.mark.parametrize("feature", FEATURES)
 def test_plans_keep_pools(

@@ -34,6 +34,7 @@ def edited(round_: Round, *edits: dict[str, Any]) -> Round:
     return apply_edits(round_, parse_edits({"edits": list(edits)}))
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("policy", [gang, interleaving, deadline, geo, replicas])
 def test_a_plan_of_the_same_round_is_kept_and_what_follows_is_no_worse(policy: Any) -> None:
     """With no time at all, so that the plan itself has to be understood."""

@@ -17,14 +17,13 @@ LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 
 def test_tiny_rounds_beside_all_their_worlds() -> None:
     found = []
-    for one, faults in compared(POLICY, range(examples(day=10, nightly=25))):
+    for one, faults in compared(POLICY, range(examples(day=6, nightly=25))):
         assert faults == []
         assert undecided(one) == ""
         found.append(one)
     kinds = {fact.kind for one in found for fact in one.conflict}
-    assert kinds >= {"gpu", "jobs"}
     if by_night():
-        assert kinds >= {"read", "not_remote", "regions"}
+        assert kinds >= {"gpu", "jobs", "read", "not_remote", "regions"}
         assert len({one.verdict for one in found}) >= 4
 
 

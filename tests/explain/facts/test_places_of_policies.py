@@ -56,6 +56,7 @@ def test_reasons_against_a_region_are_those_of_the_formulation() -> None:
     assert barred > 20
 
 
+@pytest.mark.nightly
 def test_a_job_of_one_group_starts_where_a_region_has_room_and_nothing_is_against_it() -> None:
     asked = started = 0
     for base, name in waiting(geo.POLICY, range(40)):

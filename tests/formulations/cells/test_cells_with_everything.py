@@ -69,6 +69,7 @@ def random_job(random: Random, name: str) -> Job:
     return Job.model_validate(raw)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seed", by_day(range(8), 2))
 def test_every_round_has_a_valid_plan_that_no_bound_contradicts(seed):
     random = Random(seed)

@@ -199,6 +199,7 @@ TERMS = (
 )
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_rounds_have_valid_plans(backend):
     random = Random(BACKENDS.index(backend))
@@ -234,6 +235,7 @@ def asked(random: Random, name: str, tenant: str | None) -> Raw:
     return {"name": name, "tenant": tenant, "options": [{"groups": [group]}]}
 
 
+@pytest.mark.nightly
 def test_a_tenant_gets_in_a_shared_cluster_what_it_gets_in_one_of_its_own():
     """The same jobs, with and without other tenants and opportunistic jobs around them."""
     cells = {"x": [{"level": "rack", "count": 2}], "y": [{"level": "rack"}, {"level": "host"}]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from placewright.formulations.cells.virtual_clusters import Buddy
 from placewright.topology.chain import Cell, Chain
 
@@ -149,6 +151,7 @@ def refusals(sequences, pick, *, whole):
     return refused
 
 
+@pytest.mark.nightly
 def test_sequences_of_random_search_break_every_rule_but_binding():
     # Taking any free cell fails even where all ask whole quota cells; buddies do not.
     assert refusals(2_000, None, whole=True) > 200

@@ -52,6 +52,7 @@ def solved(problem: Problem, backend: str) -> Schedule:
     return schedule
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     ("backend", "every"), [("highs", 1), ("cp-sat", 3), ("cbc", 6), ("scip", 6)]
 )

@@ -37,6 +37,7 @@ def values_of(plan: Plan) -> tuple[int, ...]:
     return tuple(term.value for term in certificate_of(plan).terms)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 300), ("cp-sat", 120), ("cbc", 60), ("scip", 60)]
 )
@@ -56,6 +57,7 @@ def test_the_exact_model_proves_the_optimum_of_all_plans(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "examples", "pairs", "table"),
     [

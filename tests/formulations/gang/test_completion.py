@@ -33,6 +33,7 @@ def idle_for(plan: Plan) -> list[str]:
     return [d.job for d in plan.decisions if d.detail is not None and d.detail.startable]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize(("mix", "seed", "tenants"), [("tight", 0, 3), ("shared", 0, 0)])
 def test_lower_classes_are_filled_up_when_the_solver_ends_early(

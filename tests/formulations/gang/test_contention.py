@@ -62,6 +62,7 @@ def values_of(round_: Round, plan: Plan) -> tuple[int, ...]:
     return values
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 300), ("cp-sat", 25), ("cbc", 15), ("scip", 15)]
 )
@@ -110,6 +111,7 @@ LEAST_SPREAD = (176, 352, 176, 368, 176, 96, 96, 240, 272, 272, 272, 384)
 """Of the rounds of 8 racks of 8 hosts, in whole GPUs, by seed."""
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_link_need_be_overloaded_at_the_least_spread(backend: str) -> None:
     for seed, least in enumerate(LEAST_SPREAD):

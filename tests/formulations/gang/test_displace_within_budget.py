@@ -53,6 +53,7 @@ def excess(placement: Placement) -> Any:
     return budget.excess(disruption_of(placement, budget))
 
 
+@pytest.mark.nightly(after=8)
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("seed", range(3))
 def test_victims_by_the_scarce_limit_are_worth_no_less(limits, seed):

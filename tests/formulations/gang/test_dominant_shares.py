@@ -55,6 +55,7 @@ def senses_of(oracle: ModuleType, certificate: Certificate) -> list[int]:
     return [oracle.SENSE[term.name] for term in certificate.terms]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("kind", ["fair_rounds", "full_rounds"])
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 45), ("cp-sat", 15), ("cbc", 8), ("scip", 8)]
@@ -80,6 +81,7 @@ def test_the_exact_model_proves_the_fairest_of_all_plans(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "examples", "table", "kind"),
     [
@@ -114,6 +116,7 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
     check()
 
 
+@pytest.mark.nightly
 def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
     moves: ModuleType, tiny_fair: ModuleType
 ) -> None:

@@ -67,6 +67,7 @@ def most_gangs(racks: Sequence[int], tasks: int, most: int) -> int:
     return min(sum(full[k:]) // (tasks - k * most) for k in range(-(-tasks // most)))
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize(
     ("racks", "tasks", "gangs"),
     [
@@ -106,6 +107,7 @@ def test_one_kind_is_exact(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     assert value == bound == tasks * gpu * most_gangs(holds, tasks, most)
 
 
+@pytest.mark.nightly(after=25)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_bound_of_several_kinds_holds(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)

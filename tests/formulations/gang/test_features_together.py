@@ -127,6 +127,7 @@ def test_bounds_of_counts_hold_for_exact_plans(
         assert sign * bounded.value <= sign * best.value
 
 
+@pytest.mark.nightly
 @settings(max_examples=tried(80), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_certified_bounds_hold_whatever_the_duals(

@@ -64,6 +64,7 @@ def values_of(plan: Plan) -> tuple[int, ...]:
     return tuple(term.value for term in plan.certificate.terms)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 80), ("cp-sat", 30), ("cbc", 30), ("scip", 30)]
 )

@@ -79,6 +79,7 @@ def test_another_host_never_lowers_the_proven_value(tiny: ModuleType) -> None:
     check()
 
 
+@pytest.mark.nightly
 def test_names_and_order_change_no_bound_of_the_count_model(
     tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,6 +341,7 @@ def named_decisions(round_: Round, job_: Job) -> list[Raw]:
     return [{"job": job_.name, **decision} for decision in found]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("preset", [None, "drain", "defragment", "minimal_victims"])
 def test_its_plans_are_those_that_verify_accepts(
     moves: ModuleType, tiny: ModuleType, preset: str | None
@@ -362,6 +363,7 @@ def test_its_plans_are_those_that_verify_accepts(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("preset", [None, "drain", "hot_swap", "defragment", "minimal_victims"])
 def test_in_many_of_the_rounds_some_job_has_to_move_or_stop(
     oracle: ModuleType, moves: ModuleType, tiny: ModuleType, preset: str | None

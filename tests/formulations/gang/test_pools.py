@@ -94,6 +94,7 @@ def test_power_of_groups_halves_and_all(backend: str, watts: int, jobs: int) -> 
     assert started(power_of_groups(watts), backend) == jobs
 
 
+@pytest.mark.nightly(after=6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("hosts", "jobs"), [(None, 24), (["h0-[0-7]", "h1-[0-7]"], 16), (["h0-[0-7]"], 12)]

@@ -41,6 +41,7 @@ def solved(round_: Round, backend: str) -> Certificate:
     return plan.certificate
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "number"), [("highs", 40), ("cp-sat", 30), ("cbc", 15), ("scip", 15)]
 )

@@ -6,6 +6,7 @@ import time
 from functools import partial
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from placewright.formulations.gang import run
@@ -35,6 +36,7 @@ def test_a_round_of_256_gpus_has_a_good_plan_without_the_exact_model() -> None:
     assert value.bound <= 858_000
 
 
+@pytest.mark.nightly
 def test_the_exact_model_begins_at_the_plan_that_is_known() -> None:
     problem = compile_round(generate_round(64, 25, mix="easy", seed=0))
     starts: list[bool] = []
@@ -56,6 +58,7 @@ def test_the_exact_model_begins_at_the_plan_that_is_known() -> None:
     assert starts[:3] == [False, False, True]  # the relaxation, the completed point, the search
 
 
+@pytest.mark.nightly
 def test_rounds_with_slices_of_gpus_are_searched_to_their_end() -> None:
     round_ = generate_round(256, 80, mix="shared", seed=1)
     plan = solve_round(round_, time_limit=3.0, isolation="none")

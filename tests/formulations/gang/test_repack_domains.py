@@ -251,6 +251,7 @@ def looking(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
     monkeypatch.setattr(Session, "expired", lambda *_: next(left, None) is None)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("pending", [0, 8])
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("seed", by_day(range(2)))
@@ -306,6 +307,7 @@ def running_job(name: str, group: Raw, host: str, gpu: int) -> Raw:
     return {"name": name, "options": [{"groups": [group]}], "running": {"tasks": tasks}}
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("pending", [0, 8])
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("seed", by_day(range(12), 3))

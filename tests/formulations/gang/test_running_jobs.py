@@ -59,6 +59,7 @@ def rewards_stops_on_shared_gpus(round_: Round) -> bool:
     return "remaining" in round_.policy.terms and any(0 < group.gpu < 1000 for group in groups)
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10), ("scip", 10)]
@@ -102,6 +103,7 @@ def test_jobs_move_and_stop_in_the_optima(tiny: ModuleType) -> None:
     assert min(seen.values()) >= examples(day=1, nightly=3), seen
 
 
+@pytest.mark.nightly(after=5)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize(
     ("backend", "examples", "pairs", "table", "whole"),

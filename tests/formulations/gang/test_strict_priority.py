@@ -89,6 +89,7 @@ def test_the_exact_model_stops_no_job_for_a_lower_class(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "examples"), BACKENDS)
 def test_jobs_that_a_guarantee_covers_are_of_a_higher_class(
     oracle: ModuleType, moves: ModuleType, tiny_fair: ModuleType, backend: str, examples: int

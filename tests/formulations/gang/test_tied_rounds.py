@@ -54,6 +54,7 @@ def check(round_: Round, plan: Plan) -> None:
     assert plan.certificate.degraded == ()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("mix", "terms"),
     [
@@ -74,6 +75,7 @@ def test_plans_of_rounds_with_tied_options_are_valid(
     assert any(d.decision == "start" for d in plan.decisions)
 
 
+@pytest.mark.nightly
 def test_an_engine_goes_on_with_jobs_that_are_tied(monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     terms = ("value", "disruption", "spread", "opened")

@@ -41,6 +41,7 @@ def values_of(plan: Plan) -> tuple[int, ...]:
     return tuple(term.value for term in certificate_of(plan).terms)
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize(
     ("backend", "moving", "examples"),
     [

@@ -107,6 +107,7 @@ def cheapest(round_: Round, hosts: int, count: int) -> int:
     )
 
 
+@pytest.mark.nightly(after=7)
 @pytest.mark.parametrize("seed", range(12))
 def test_hosts_to_return_are_a_cheapest_hitting_set_without_the_whole_exact_model(
     monkeypatch: pytest.MonkeyPatch, seed: int

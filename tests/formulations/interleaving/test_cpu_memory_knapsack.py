@@ -116,6 +116,7 @@ def speeds_of(round_: Round, plan: Plan) -> list[int]:
     return [0 if d.option is None else speed(job, d.option) for job, d in pairs]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", SEEDS)
 def test_tuned_jobs_get_the_best_of_all_plans_and_it_is_proven(
     oracle: ModuleType, backend: str
@@ -129,6 +130,7 @@ def test_tuned_jobs_get_the_best_of_all_plans_and_it_is_proven(
         assert first.value == first.bound == oracle.best(round_).value, seed
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("alike", [False, True])
 def test_jobs_that_share_beside_tuned_ones_are_never_better_than_the_bound(
     oracle: ModuleType, *, alike: bool
@@ -169,6 +171,7 @@ def test_more_cores_never_lower_the_optimum() -> None:
         assert values == sorted(values)
 
 
+@pytest.mark.nightly(after=2)
 @NEEDS_PROFILES
 @pytest.mark.parametrize("seed", range(5))
 def test_on_16_servers_tuning_gains_a_third_proven_with_places(seed: int) -> None:

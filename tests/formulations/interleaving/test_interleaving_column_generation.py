@@ -138,6 +138,7 @@ def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
         assert bound.value >= best
 
 
+@pytest.mark.nightly(after=15)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_grouping_of_any_method_beats_a_bound_of_any_method(

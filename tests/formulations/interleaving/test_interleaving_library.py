@@ -45,6 +45,7 @@ def members(group: dict[str, Any]) -> dict[str, int]:
     return {member["job"]: member["offset"] for member in group["members"]}
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_plan_is_worth_more_than_the_stated_answer(oracle: ModuleType, name: str) -> None:
     best = oracle.best(load(name))
@@ -59,6 +60,7 @@ def test_two_alternating_jobs_lie_two_slots_apart(oracle: ModuleType) -> None:
     assert group["period"] == 80_000
 
 
+@pytest.mark.nightly
 def test_the_best_group_of_all_is_not_in_the_best_plan_of_muris_models(oracle: ModuleType) -> None:
     round_ = load("muri")
     best, other = groups_of(oracle.best(round_).plan)

@@ -45,6 +45,7 @@ def missed(oracle: ModuleType, tiny: ModuleType, backend: str, *, running: bool)
     return found
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("backend", SEEDS)
 def test_pending_jobs_get_the_best_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str
@@ -53,6 +54,7 @@ def test_pending_jobs_get_the_best_of_all_plans(
     assert len(missed(oracle, tiny, backend, running=False)) <= 2
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", SEEDS)
 def test_running_groups_and_pending_jobs_get_the_best_of_all_plans(
     oracle: ModuleType, tiny: ModuleType, backend: str

@@ -113,6 +113,7 @@ def random_groups(seed: int, groups: int, members: int, resources: int) -> np.nd
     return stages
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize(("spanning", "resources", "members"), SHAPES)
 def test_the_period_equals_enumeration_of_all_offsets(spanning, resources, members):
     number = examples(day=2_000, nightly=10_000)

@@ -69,6 +69,7 @@ def test_the_optimum_is_that_of_all_choices(
     check_against_optimum(packings, packings.random_packing(seed, jobs, objective))
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("objective", ["throughput", "weighted_throughput", "efficiency"])
 def test_every_backend_finds_the_optimum_of_seven_jobs(

@@ -42,6 +42,7 @@ def a_session() -> Session:
     return Session(InProcess().solve, time.monotonic() + 60.0)
 
 
+@pytest.mark.nightly(after=5)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_method_finds_more_than_there_is_or_proves_less(packings: ModuleType, seed: int) -> None:
     rng = np.random.default_rng(seed)

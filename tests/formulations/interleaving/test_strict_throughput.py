@@ -72,6 +72,7 @@ def check(oracle: ModuleType, round_: Round, backend: str = "highs") -> bool:
     return found == best
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("running", [False, True])
 @pytest.mark.parametrize("backend", SEEDS)
 def test_the_highest_class_is_served_first(
@@ -83,6 +84,7 @@ def test_the_highest_class_is_served_first(
     assert missed <= (2 if running else 1)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("method", MANY_COLUMNS)
 @pytest.mark.parametrize("running", [False, True])
 def test_weighted_classes_bound_each_class(

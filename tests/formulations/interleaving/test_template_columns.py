@@ -205,6 +205,7 @@ def test_without_time_a_large_problem_has_a_greedy_grouping(packings: ModuleType
     assert [f.source for f in found if isinstance(f, Grouping)] == ["greedy"]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_filling_comes_close_to_all_columns(packings: ModuleType, objective: str) -> None:
     for seed in range(8):

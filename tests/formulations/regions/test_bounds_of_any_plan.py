@@ -44,6 +44,7 @@ def test_of_where_data_lives(replicas_oracle: ModuleType, geo_tiny: ModuleType) 
     assert reached >= 10
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_of_where_jobs_run(
     geo_oracle: ModuleType,

@@ -117,6 +117,7 @@ def test_a_dask_cluster_of_two_workers_finds_the_same_plan(
         assert values(solved(round_, pool)) == here
 
 
+@pytest.mark.nightly
 def test_a_dead_process_costs_time_and_not_the_plan(round_: Round, here: list[int]) -> None:
     with Processes(1) as pool:
         plan = solved(round_, Instead(pool, poison))
@@ -125,6 +126,7 @@ def test_a_dead_process_costs_time_and_not_the_plan(round_: Round, here: list[in
     assert any("executor" in what for what in plan.certificate.degraded)
 
 
+@pytest.mark.nightly
 def test_what_a_dead_dask_worker_had_is_done_by_the_other(
     round_: Round, here: list[int], dask_address: str, tmp_path: Path
 ) -> None:
@@ -136,6 +138,7 @@ def test_what_a_dead_dask_worker_had_is_done_by_the_other(
     assert plan.certificate.degraded == ()
 
 
+@pytest.mark.nightly
 def test_what_every_dask_worker_dies_of_is_done_here(
     round_: Round, here: list[int], dask_address: str
 ) -> None:

@@ -100,6 +100,7 @@ def test_regions_that_are_never_answered_are_decided_here(round_: Round) -> None
     assert all(future.cancelled() for future in silent.asked)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     "task", [(time.sleep, LONG), (signal.raise_signal, signal.SIGSTOP)], ids=["hangs", "stopped"]
 )
@@ -211,6 +212,7 @@ with open_executor("local:2") as pool:
 """
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_the_process_that_opened_an_executor(how: signal.Signals) -> None:
     parent = subprocess.Popen(
@@ -251,6 +253,7 @@ print(*plan.certificate.degraded)
 """
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("by", ["file", "stdin"])
 def test_a_script_without_a_main_guard_runs_once(by: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

@@ -61,6 +61,7 @@ def test_the_first_candidates_are_those_of_any_limit(problem: Problem, brief: No
     assert first[0] == first[1]
 
 
+@pytest.mark.nightly
 def test_a_poor_result_of_annealing_does_not_replace_the_incumbent(
     problem: Problem, brief: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

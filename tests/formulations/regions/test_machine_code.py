@@ -81,6 +81,7 @@ def certificate_of(plan: Plan) -> Certificate:
     return plan.certificate
 
 
+@pytest.mark.nightly
 def test_a_plan_is_there_in_time_without_it(
     drawn: Round, never: Unkept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +194,7 @@ def compiling_program(then: str, kept: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc for processes")
 def test_a_program_ends_while_it_is_being_made(tmp_path: Path) -> None:
     program = compiling_program("", tmp_path)

@@ -58,6 +58,7 @@ def searched(
     return solution
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("kind", [kind for kind in SIZES if kind != "relaxed"])
 def test_each_kind_of_neighbourhood_improves_the_greedy_solution(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -35,6 +35,7 @@ def solved(round_: Round) -> tuple[Plan, RegionPlan]:
     return plan, facts
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("seed", range(8))
 def test_what_jobs_read_and_cost_by_region_is_what_all_of_them_do(geo_tiny, seed):
     round_ = geo_tiny.geo(seed, terms=COSTS)
@@ -46,6 +47,7 @@ def test_what_jobs_read_and_cost_by_region_is_what_all_of_them_do(geo_tiny, seed
     assert 0 <= terms["gpu_cost"] - facts.cost.sum() < len(facts.regions.names)
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_copied_and_asked_by_region_is_what_all_of_them_do(geo_tiny, seed):
     round_ = geo_tiny.replicas(seed)

@@ -42,6 +42,7 @@ def terms(plan: Plan) -> list[int]:
     return [term.value for term in plan.certificate.terms]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seed", [2, 7, 10])
 def test_where_no_copy_can_be_made_homes_are_the_best_without(seed: int) -> None:
     round_ = full(seed)

@@ -19,6 +19,7 @@ def solved(round_: Round) -> Plan:
     return solve_round(round_, time_limit=10, isolation="none")
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_plans_are_the_best_of_all(
     geo_oracle: ModuleType, geo_tiny: ModuleType, first: int
@@ -66,6 +67,7 @@ def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered(geo_tiny: Mod
     assert ordered
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
     geo_oracle: ModuleType,

@@ -54,6 +54,7 @@ def compare(plan: Plan, names: Sequence[str], every: set[Vector]) -> bool:
     return mine == min(plans)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("terms", ORDERS, ids="-".join)
 def test_regions_for_jobs_are_the_best_and_bounds_hold(
     terms: tuple[str, ...], geo_tiny: ModuleType, geo_oracle: ModuleType

@@ -15,6 +15,7 @@ SETTLED_AFTER_A_REFUSAL = 792
 """Copies are refused, what is there stays, and a job finds its home beside it after all."""
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seeds", [range(80), range(80, 160), [SETTLED_AFTER_A_REFUSAL]])
 def test_where_data_lives_is_the_best_of_all(
     replicas_oracle: ModuleType, geo_tiny: ModuleType, seeds: range
@@ -33,6 +34,7 @@ def test_where_data_lives_is_the_best_of_all(
             assert term.bound is None or term.bound <= min(rivals), (seed, term)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seed", [13, 15])
 def test_no_plan_of_a_sparse_wan_has_homes_without_their_data(seed: int) -> None:
     rng = np.random.default_rng(seed)

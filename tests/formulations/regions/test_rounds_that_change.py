@@ -52,6 +52,7 @@ def ordered(policy: PolicyName, seed: int) -> int:
     return number
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("policy", ["geo", "replicas"])
 def test_every_plan_of_an_engine_is_valid_whatever_happens(policy: PolicyName) -> None:
     assert sum(ordered(policy, seed) for seed in range(8))

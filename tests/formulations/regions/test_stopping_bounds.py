@@ -20,6 +20,7 @@ def region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("large", [20_000, -1], ids=["with a solver", "without"])
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_plan_beats_them_whatever_the_priorities(

@@ -43,6 +43,7 @@ def assert_no_plan_beats(certificate: Certificate, plans: set[tuple[int, ...]]) 
         left = {plan for plan in left if sign * plan[k] >= sign * term.value}
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_the_highest_class_comes_first_then_the_next_then_costs(
     geo_oracle: ModuleType, geo_tiny: ModuleType, first: int
@@ -60,6 +61,7 @@ def test_the_highest_class_comes_first_then_the_next_then_costs(
     assert classes > 5
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
     geo_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, first: int

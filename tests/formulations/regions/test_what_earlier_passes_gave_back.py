@@ -70,6 +70,7 @@ def test_places_of_jobs_that_would_move_back_stay_free(refused: Refused) -> None
     assert not refused
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seed", [0, 4, 5, 15])
 def test_quotas_of_preempted_jobs_are_not_handed_on(refused: Refused, seed: int) -> None:
     assert preempting(with_quotas(seed)) > 0
