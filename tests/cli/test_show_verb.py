@@ -47,6 +47,17 @@ def test_a_round_is_a_tree_and_its_jobs(run):
         assert job.name in result.out
 
 
+def test_jobs_are_counted_by_size(run, tmp_path):
+    sizes = (0.5, 0.5, 1, 8)
+    jobs = [{"name": f"j{i}", "options": [{"groups": [{"gpu": g}]}]} for i, g in enumerate(sizes)]
+    hosts = [{"name": "h", "gpus": 8, "gpu_model": "A"}]
+    write(Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs}), tmp_path / "r.json")
+    lines = run("show", tmp_path / "r.json").out.splitlines()
+    first = next(i for i, line in enumerate(lines) if "Jobs by size" in line) + 3
+    rows = [line.split() for line in lines[first : first + 3]]
+    assert rows == [["below", "1", "2", "0", "1"], ["1", "1", "0", "1"], ["8", "1", "0", "8"]]
+
+
 def test_more_jobs_than_rows_are_counted(run, round_file):
     assert (
         f"... and {len(load_round(round_file).jobs) - 20} more jobs" in run("show", round_file).out

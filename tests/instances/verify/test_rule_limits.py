@@ -8,6 +8,7 @@ import pytest
 
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 
 Raw = dict[str, Any]
@@ -96,3 +97,27 @@ def test_the_catalogue_fills_what_a_host_leaves_out(host: str, rules: list[str])
     )
     place = {"host": host, "gpus": list(range(8))}
     assert rules_of(round_, started("a", 0, place)) == rules
+
+
+def broken_by(decision: Raw, hosts: list[Raw], job: Raw, **more: Any) -> set[str]:
+    head = {"apiVersion": "placewright/v1alpha2", "kind": "Round"}
+    round_ = parse_round({**head, "cluster": {"hosts": hosts}, "jobs": [job], **more})
+    plan = Plan.model_validate({"decisions": [{"job": job["name"], **decision}]})
+    return {violation.rule for violation in verify(round_, plan).violations}
+
+
+def test_a_host_has_nothing_of_what_it_does_not_name():
+    asks = {"name": "j", "options": [{"groups": [{"gpu": 1, "resources": {"nic": 1}}]}]}
+    start = {"decision": "start", "option": 0, "tasks": [{"host": "h", "gpus": [0]}]}
+    assert broken_by(start, [{"name": "h", "gpus": 1, "gpu_model": "A"}], asks) == {"host_capacity"}
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_a_gang_on_a_failed_host_is_in_no_disruption_budget(healthy):
+    hosts = [{"name": f"h{i}", "gpus": 1, "gpu_model": "A"} for i in range(2)]
+    hosts[0]["healthy"] = healthy
+    tasks = [{"index": i, "host": f"h{i}", "gpus": [0]} for i in range(2)]
+    gang = {"options": [{"groups": [{"gpu": 1, "count": 2}]}], "running": {"tasks": tasks}}
+    limits = {"policy": {"limits": {"disruption": {"preempted_jobs": 0}}}}
+    broken = broken_by({"decision": "preempt"}, hosts, {"name": "g", **gang}, **limits)
+    assert ("disruption_budget" in broken) is healthy
