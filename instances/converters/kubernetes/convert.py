@@ -14,7 +14,7 @@ from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERA
 from placewright.instances.converters.kubernetes.dump import PODS, Dump, read_dump
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
-from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps
+from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps, measures_of
 from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang, other_names
 from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
 from placewright.instances.converters.kubernetes.kueue_quotas import KueueQuotas, reserved_quota
@@ -166,7 +166,12 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
     asked = {pod.key: asked_by(pod) for pod in dump.pods}
     eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump, asked))
-    maker = Maker(dump.nodes, levels, eligibility)
+    kinds = {one.accelerator for one in asked.values() if one.gpus}
+    counted = {
+        name: [one for one in dict.fromkeys(measures_of(name, kinds)) if one != "gpu"]
+        for name in (kinds if dump.group_queues else ())
+    }
+    maker = Maker(dump.nodes, levels, eligibility, counted)
     workloads = Workloads(
         dump.workloads, dump.queues, levels, eligibility, dump.now, dump.caveats, dump.parents
     )
@@ -185,13 +190,15 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         maker.add_reserved(name, uses, min(dump.nodes))
     active = frozenset(job.tenant or "" for job in maker.jobs)
     caps = KueueQuotas(dump.queues, reserved, active, reserved_quota(dump.queues, {}))
-    above = GroupQueueCaps(dump.group_queues, jobs.in_queues, jobs.firm)
-    with_caps = tuple(caps.with_caps(job) for job in above.with_caps(maker.jobs))
+    above = GroupQueueCaps(dump.group_queues, jobs.in_queues, jobs.firm, kinds)
+    with_caps = above.with_caps(maker.jobs, caps)
     for job in with_caps:
         if caps.unsaid_of(job.tenant):
             book.cannot_say("lending limits of so many queues of its cohort", job.name)
     for name in above.unsaid():
         book.cannot_say("limits of a queue that others are in", name)
+    for name in above.half_said():
+        book.cannot_say("a capability of pods or disk of a queue", name)
     tenants = _tenants(dump, caps, above, with_caps)
     made = hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended)
     cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
@@ -240,7 +247,8 @@ def _idle(dump: Dump, asked: Mapping[tuple[str, str], Amounts]) -> frozenset[str
         if stays:
             held[host or ""].add(one)
     beside = sum(count for one, count in wanted if not one.gpus)
-    return idle_resources(dump.nodes, held, [one for one, _ in wanted], beside)
+    idle = idle_resources(dump.nodes, held, [one for one, _ in wanted], beside)
+    return idle.difference(*(queue.spec.capability for queue in dump.group_queues))
 
 
 def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:

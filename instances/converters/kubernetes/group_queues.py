@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from placewright.instances.converters.kubernetes.accelerators import accelerators_in
+from placewright.instances.converters.kubernetes.accelerators import DEVICES, accelerators_in
 from placewright.instances.converters.kubernetes.accessor import (
     OptionalName,
     Quantities,
@@ -18,17 +19,25 @@ from placewright.instances.converters.kubernetes.accessor import (
     quantity,
 )
 from placewright.instances.converters.kubernetes.groups import KAI, VOLCANO
+from placewright.instances.converters.kubernetes.kueue_quotas import KueueQuotas
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.records import Object
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.documents.base import MAX_AMOUNT
-from placewright.instances.documents.caps import Cap
+from placewright.instances.documents.caps import Cap, Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Tenant
 
 QUEUE_KINDS = (Kind(KAI, "Queue"), Kind(VOLCANO, "Queue"))
 _UNLIMITED = -1
 _UNITS = {"gpu": Decimal(1000), "cpu": Decimal(1000), "memory": 1 / Decimal(1024) ** 2}
+_COUNTED_BY_KAI = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-*", f"{DEVICES}*")
+_GPUS_OF_KAI = "nvidia.com/gpu+amd.com/gpu"
+"""What KAI counts as GPUs, all together, and how these are called beside others."""
+
+_UNSAID = ("pods", "ephemeral-storage")
+"""What Volcano counts of a queue in some of its versions."""
+
 _OF_KAI = {"gpu": Decimal(1), "cpu": Decimal("0.001"), "memory": Decimal(10) ** 6}
 """GPUs, cores and bytes of what KAI counts: GPUs, thousandths of cores, and megabytes."""
 
@@ -82,27 +91,43 @@ class GroupQueue(Object):
         """The queue that it is in."""
         return self.spec.parentQueue or self.spec.parent
 
-    @property
-    def limits(self) -> dict[str, int]:
-        """The most that it may hold, with the queues in it: milli-GPU, millicores and MiB."""
+    def limits(self, asked: Collection[str]) -> dict[str, int]:
+        """Return the most that it may hold, with the queues in it, in small units.
+
+        GPUs are `gpu` where the limit is on all accelerators that are asked, else by their name.
+        """
         kai, most = self.spec.resources, self.spec.capability
-        found = {name: most[name] for name in most if name in ("cpu", "memory")}
-        gpus = _gpus(most)
-        if gpus is not None:
-            found["gpu"] = gpus
-        plain = {name: _small(name, amount) for name, amount in found.items()}
-        return plain | _of_kai(gpu=kai.gpu.limit, cpu=kai.cpu.limit, memory=kai.memory.limit)
+        named = {name: measures_of(name, asked)[0] for name in accelerators_in(most)}
+        plain = {
+            named.get(name, name): _small(named.get(name, name), amount)
+            for name, amount in most.items()
+            if name not in _UNSAID and (name not in named or name in asked)
+        }
+        return plain | self._of_kai(
+            asked, gpu=kai.gpu.limit, cpu=kai.cpu.limit, memory=kai.memory.limit
+        )
 
-    @property
-    def firm(self) -> dict[str, int]:
-        """What jobs may hold of it that nobody preempts (KAI)."""
+    def firm(self, asked: Collection[str]) -> dict[str, int]:
+        """Return what jobs may hold of it that nobody preempts (KAI)."""
         kai = self.spec.resources
-        return _of_kai(gpu=kai.gpu.quota, cpu=kai.cpu.quota, memory=kai.memory.quota)
+        return self._of_kai(asked, gpu=kai.gpu.quota, cpu=kai.cpu.quota, memory=kai.memory.quota)
 
-    def tenant(self, held: Amounts) -> Tenant:
+    @staticmethod
+    def _of_kai(asked: Collection[str], **amounts: Decimal | None) -> dict[str, int]:
+        """Return amounts as KAI has them in small units; without those that are not limited."""
+        counted = next((name for name in asked if _by_kai(name)), None)
+        gpus = "" if counted is None else measures_of(counted, asked)[-1]
+        names = {"gpu": gpus}
+        return {
+            names.get(name, name): _small(name, _OF_KAI[name] * amount)
+            for name, amount in amounts.items()
+            if amount is not None and names.get(name, name)
+        }
+
+    def tenant(self, held: Amounts, asked: Collection[str]) -> Tenant:
         """Return its quota, less what others hold of it, and what it may always claim."""
         gpu, spec = self.spec.resources.gpu, self.spec
-        limits = _left(self.limits, held)
+        limits = {k: n for k, n in _left(self.limits(asked), held).items() if k in _UNITS}
         least = (gpu.quota, _gpus(spec.deserved), _gpus(spec.guarantee.resource))
         sure = next((_small("gpu", one) for one in least if one), None)
         if sure is not None:
@@ -125,6 +150,8 @@ class GroupQueueCaps:
         What pods without GPUs hold of each queue.
     firm
         Jobs that nobody preempts, by name: KAI gives them no more than the quota of a queue.
+    asked
+        Accelerators that pods ask for.
     """
 
     def __init__(
@@ -132,7 +159,9 @@ class GroupQueueCaps:
         queues: Iterable[GroupQueue],
         held: Mapping[str, Amounts],
         firm: Collection[str],
+        asked: Collection[str],
     ) -> None:
+        self._asked = asked
         self._by_name = {one.metadata.name: one for one in queues}
         self._firm = firm
         self._held: defaultdict[str, Amounts] = defaultdict(Amounts)
@@ -142,14 +171,17 @@ class GroupQueueCaps:
 
     def tenant(self, queue: GroupQueue) -> Tenant:
         """Return the tenant of a queue."""
-        return queue.tenant(self._held[queue.metadata.name])
+        return queue.tenant(self._held[queue.metadata.name], self._asked)
 
-    def with_caps(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
-        """Return jobs that count in the caps of the queues above theirs."""
+    def with_caps(self, jobs: Iterable[Job], of_kueue: KueueQuotas) -> tuple[Job, ...]:
+        """Return jobs that count in the caps of the queues above theirs, and in those of Kueue."""
         return tuple(
-            job.model_copy(update={"caps": (*job.caps, *names)}) if names else job
+            of_kueue.with_caps(
+                job.model_copy(update={"caps": (*job.caps, *caps)}) if caps else job,
+                {name for limits in caps.values() for name in limits},
+            )
             for job in jobs
-            for names in [tuple(dict(self._caps_of(job)))]
+            for caps in [dict(self._caps_of(job))]
         )
 
     def used_by(self, jobs: Iterable[Job]) -> dict[str, Cap]:
@@ -163,12 +195,16 @@ class GroupQueueCaps:
         return [name for name, one in self._by_name.items() if one.above not in known]
 
     def _caps_of(self, job: Job) -> Iterator[tuple[str, dict[str, int]]]:
-        for queue in self._limited(job.tenant):
-            left = _left(queue.limits, self._held[queue.metadata.name])
-            yield f"queue/{queue.metadata.name}", left
+        for queue in self._line(job.tenant):
+            limits = _left(queue.limits(self._asked), self._held[queue.metadata.name])
+            if queue.metadata.name == job.tenant and not self._holds_others(queue):
+                limits = {name: most for name, most in limits.items() if name not in _UNITS}
+            if limits:
+                yield f"queue/{queue.metadata.name}", limits
         for queue in self._line(job.tenant) if job.name in self._firm else ():
-            if queue.firm:
-                yield f"queue/{queue.metadata.name}/non-preemptible", queue.firm
+            firm = queue.firm(self._asked)
+            if firm:
+                yield f"queue/{queue.metadata.name}/non-preemptible", firm
 
     def _line(self, queue: str | None) -> Iterator[GroupQueue]:
         """Yield a queue and those that it is in, from the inside out."""
@@ -178,14 +214,13 @@ class GroupQueueCaps:
             yield one
             one = self._by_name.get(one.above or "")
 
-    def _limited(self, queue: str | None) -> list[GroupQueue]:
-        """Return the queues above one that have a limit of their own, the nearest first.
-
-        Jobs of a queue that others are in count beside those of the others.
-        """
-        line = list(self._line(queue))
-        first = 0 if line and self._holds_others(line[0]) else 1
-        return [one for one in line[first:] if one.limits]
+    def half_said(self) -> list[str]:
+        """Return the queues with a limit of what not every Volcano counts."""
+        return [
+            name
+            for name, one in self._by_name.items()
+            if not one.spec.capability.keys().isdisjoint(_UNSAID)
+        ]
 
     def _holds_others(self, queue: GroupQueue) -> bool:
         return any(one.above == queue.metadata.name for one in self._by_name.values())
@@ -196,22 +231,28 @@ def _gpus(amounts: dict[str, Decimal]) -> Decimal | None:
     return sum(found, Decimal(0)) if found else None
 
 
-def _of_kai(**amounts: Decimal | None) -> dict[str, int]:
-    """Return amounts as KAI has them in small units; without those that are not limited."""
-    return {
-        name: _small(name, _OF_KAI[name] * amount)
-        for name, amount in amounts.items()
-        if amount is not None
-    }
+def measures_of(name: str, asked: Collection[str]) -> tuple[str, str]:
+    """Return as what GPUs count in limits on their name alone, and in those of KAI, if these do.
+
+    That is `gpu` if all that is asked counts so.
+    """
+    alone = "gpu" if {*asked} <= {name} else f"gpu@{name}"
+    kai = "gpu" if all(map(_by_kai, asked)) else f"gpu@{_GPUS_OF_KAI}"
+    return alone, kai if _by_kai(name) else alone
+
+
+def _by_kai(name: str) -> bool:
+    return any(fnmatchcase(name, one) for one in _COUNTED_BY_KAI)
 
 
 def _small(name: str, amount: Decimal) -> int:
-    return min(MAX_AMOUNT, int(amount * _UNITS[name]))
+    unit = _UNITS.get(name.partition("@")[0], 1 if "/" in name else _UNITS["memory"])
+    return min(MAX_AMOUNT, int(amount * unit))
 
 
 def _left(limits: Mapping[str, int], held: Amounts) -> dict[str, int]:
     """Return limits without what is held."""
-    taken = {"cpu": held.cpu, "memory": held.memory}
+    taken = {**held.others, "cpu": held.cpu, "memory": held.memory}
     return {name: max(0, limit - taken.get(name, 0)) for name, limit in limits.items()}
 
 
@@ -220,6 +261,5 @@ def _written(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _cap(limits: Mapping[str, int]) -> Cap:
-    written = _written(limits)
-    gpus = written.pop("gpu", None)
-    return Cap(gpus=gpus, resources=written)
+    measures = (Measure("gpus") if name == "gpu" else Measure("resources", name) for name in limits)
+    return Cap.of(dict(zip(measures, limits.values(), strict=True)))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from placewright.instances.converters.kubernetes.accelerators import accelerators_in
 from placewright.instances.converters.kubernetes.eligibility import Eligibility
-from placewright.instances.converters.kubernetes.kueue_quotas import Key, resource_of
+from placewright.instances.converters.kubernetes.kueue_quotas import key_of
 from placewright.instances.converters.kubernetes.levels import Levels
 from placewright.instances.converters.kubernetes.nodes import Amounts
 from placewright.instances.converters.kubernetes.records import Node, Pod
@@ -93,10 +93,10 @@ class Ask:
 
     def uses(self) -> Iterator[tuple[str, int]]:
         """Yield what a task uses of flavors."""
-        has = {"gpu": 1000 * self.gpus, "cpu": self.cpu, "memory": self.memory, "pods": 1}
+        has = {"cpu": self.cpu, "memory": self.memory, "pods": 1, **dict(self.others)}
         for resource, flavor in self.flavors:
-            key = Key(flavor, resource_of(resource))
-            yield key.name, has.get(key.resource, dict(self.others).get(resource, 0))
+            mine = 1000 * self.gpus if resource == self.accelerator else has.get(resource, 0)
+            yield key_of(flavor, resource).name, mine
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,15 @@ class Head:
 
 @dataclass(slots=True)
 class Maker:
-    """Makes jobs, and notes what they hold, and what tasks ask for that wait."""
+    """Makes jobs, and notes what they hold, and what tasks ask for that wait.
+
+    `counted` says by accelerator as what else options use it.
+    """
 
     nodes: Mapping[str, Node]
     levels: Levels
     eligibility: Eligibility
+    counted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     free: dict[str, list[int]] = field(init=False)
     held: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     names: set[str] = field(default_factory=set)
@@ -329,7 +333,8 @@ class Maker:
             names = [f"{name}-{g}" for g, name in enumerate(names)]
         uses: defaultdict[str, int] = defaultdict(int)
         for ask, count in zip(asks, counts, strict=True):
-            for key, amount in ask.uses():
+            counted = dict.fromkeys(self.counted.get(ask.accelerator, ()), 1000 * ask.gpus)
+            for key, amount in (*ask.uses(), *counted.items()):
                 uses[key] = min(MAX_AMOUNT, uses[key] + count * amount)
         beside = sum(ask.amounts.beside * count for ask, count in zip(asks, counts, strict=True))
         gpus = sum(ask.gpus * count for ask, count in zip(asks, counts, strict=True))

@@ -13,7 +13,7 @@ quota and what they keep.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -32,6 +32,9 @@ NOTHING = Decimal(0)
 _WITHIN, _EXPOSED = "within/", "exposed/"
 """Caps without a limit by which jobs name whom they may preempt: of their queue, of a cohort."""
 
+_OF_FLAVOR = ("nvidia.com/gpu",)
+"""Accelerators whose key has the name of the flavor alone; those of others have their own, too."""
+
 MAX_SETS = 32
 """Sets of queues of a cohort that have a cap of their own."""
 
@@ -40,7 +43,7 @@ _UNITS = {"gpu": Decimal(1000), "cpu": Decimal(1000), "memory": 1 / _MIB}
 
 
 class Key(NamedTuple):
-    """A resource of a flavor; all GPUs are `gpu`."""
+    """A resource of a flavor; GPUs are `gpu`, those of other vendors of a flavor of their own."""
 
     flavor: str
     resource: str
@@ -67,9 +70,11 @@ class _Row(NamedTuple):
     kept: Decimal
 
 
-def resource_of(name: str) -> str:
-    """Return what a resource is called in keys."""
-    return "gpu" if accelerators_in([name]) else name
+def key_of(flavor: str, name: str) -> Key:
+    """Return the key of a resource of a flavor, by the name that Kubernetes has for it."""
+    if not accelerators_in([name]):
+        return Key(flavor, name)
+    return Key(flavor if name in _OF_FLAVOR else f"{flavor}/{name}", "gpu")
 
 
 def quotas_of(queue: ClusterQueue) -> Iterator[tuple[Key, Quota]]:
@@ -77,7 +82,7 @@ def quotas_of(queue: ClusterQueue) -> Iterator[tuple[Key, Quota]]:
     for flavor in queue.flavors:
         for one in flavor.resources:
             if flavor.name is not None:
-                yield Key(flavor.name, resource_of(one.name)), one
+                yield key_of(flavor.name, one.name), one
 
 
 @dataclass
@@ -162,16 +167,19 @@ class KueueQuotas:
         one = self.queues.cluster.get(queue or "")
         return one is not None and not self.unsaid.isdisjoint(self.queues.cohorts_of(one))
 
-    def with_caps(self, job: Job) -> Job:
-        """Return a job that counts in the caps of its queue, with what it uses of flavors."""
+    def with_caps(self, job: Job, capped: Collection[str] = ()) -> Job:
+        """Return a job that counts in the caps of its queue, with what it uses of flavors.
+
+        Of what it uses only that is kept which these caps limit, or those of others (`capped`).
+        """
         names = self._of_queue.get(job.tenant or "", [])
         job = self._marked(job)
         if not names and not any(option.uses for option in job.options):
             return job
-        capped = {name for cap in names for name in self._caps[cap].resources}
+        capped = {*capped, *(name for cap in names for name in self._caps[cap].resources)}
         options = tuple(
             option.model_copy(
-                update={"uses": {n: used for n, used in option.uses.items() if n in capped}}
+                update={"uses": {n: k for n, k in option.uses.items() if n in capped}}
             )
             for option in job.options
         )
@@ -345,7 +353,7 @@ def reserved_quota(
         used, whole = running.get(workload.name, {}), defaultdict[Key, Decimal](Decimal)
         for one in admission.podSetAssignments:
             for resource, flavor in one.flavors.items():
-                key = Key(flavor, resource_of(resource))
+                key = key_of(flavor, resource)
                 whole[key] += one.resourceUsage.get(resource, NOTHING)
         mine = found.setdefault(admission.clusterQueue or "", {})
         for key, held in whole.items():

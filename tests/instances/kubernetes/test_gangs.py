@@ -227,8 +227,8 @@ def queue(of: str, name: str = "team", status: Any = None, **spec: Any) -> Any:
     return head | {"spec": spec, "status": status or {}}
 
 
-def could_start(made: Any) -> bool:
-    found = explain_job(made.round, None, "ns/g", time_limit=5)
+def could_start(made: Any, job: str = "ns/g") -> bool:
+    found = explain_job(made.round, None, job, time_limit=5)
     return found.verdict is Verdict.COULD_START
 
 
@@ -325,3 +325,58 @@ def test_a_deployment_names_its_pods(tmp_path):
     meta = {"labels": {"pod-template-hash": "6b7f"}, "ownerReferences": [owner]}
     made = convert(tmp_path, *NODES, pod("web-6b7f-x", 9, meta=meta))
     assert [job.name for job in jobs_called(made.round, "ns/web")] == ["ns/web-6b7f-x"]
+
+
+VENDORS = {"n": "nvidia.com/gpu", "a": "amd.com/gpu", "h": "habana.ai/gaudi"}
+
+
+@pytest.mark.parametrize(
+    ("of", "limits", "starts"),
+    [
+        ("volcano", {"nvidia.com/gpu": "2"}, {"n": False, "a": True, "h": True}),
+        ("volcano", {"nvidia.com/gpu": "2"}, {"a": True}),
+        ("volcano", {"amd.com/gpu": "4"}, {"n": True, "a": True, "h": True}),
+        ("volcano", {"amd.com/gpu": "3", "nvidia.com/gpu": "4"}, {"n": True, "a": False}),
+        ("kai", {"gpu": {"limit": 3}}, {"n": False, "a": False, "h": True}),
+        ("kai", {"gpu": {"limit": 3}}, {"n": False, "a": False}),
+        ("kai", {"gpu": {"limit": 3}}, {"h": True}),
+        ("kai", {"gpu": {"limit": 4}}, {"n": True, "a": True, "h": True}),
+    ],
+)
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_limit_on_gpus_of_one_vendor_limits_no_others(tmp_path, of, limits, starts, inner):
+    queues = [queue(of, "dept" if inner else "team", **limits)]
+    if inner:
+        queues.append(queue(of) | {"spec": {"parentQueue" if of == "kai" else "parent": "dept"}})
+    nodes = [node(name, gpus=0) for name in VENDORS]
+    for one, vendor in zip(nodes, VENDORS.values(), strict=True):
+        one["status"]["allocatable"][vendor] = "8"
+    items = []
+    for name in starts:
+        pods = [member(f"{name}-{k}", of) for k in range(2)]
+        for one in pods:
+            one["metadata"]["annotations"] = dict.fromkeys(one["metadata"]["annotations"], name)
+            one["spec"]["containers"][0]["resources"]["requests"] = {VENDORS[name]: 2}
+        items += [*pods, group(of, queue="team") | {"metadata": {"name": name, "namespace": "ns"}}]
+    made = convert(tmp_path, *nodes, *items, *queues)
+    assert {name: could_start(made, f"ns/{name}") for name in starts} == starts
+
+
+@pytest.mark.parametrize(
+    ("limit", "starts"), [({"rdma/hca": "2"}, True), ({"rdma/hca": "1"}, False),
+                          ({"hugepages-2Mi": "7Mi"}, False), ({"hugepages-2Mi": "8Mi"}, True),
+                          ({"pods": "1", "rdma/hca": "2"}, True)]
+)  # fmt: skip
+def test_queues_of_volcano_limit_other_resources(tmp_path, limit, starts):
+    pods, nodes = [member(f"p{i}", "volcano") for i in range(2)], [node("n0"), node("n1")]
+    for one in pods:
+        asked = one["spec"]["containers"][0]["resources"]["requests"]
+        asked |= {"rdma/hca": 1, "hugepages-2Mi": "4Mi"}
+    for one in nodes:
+        one["status"]["allocatable"] |= {"rdma/hca": "8", "hugepages-2Mi": "1Gi"}
+    made = convert(
+        tmp_path, *nodes, *pods, group("volcano", queue="team"), queue("volcano", **limit)
+    )
+    assert could_start(made) is starts
+    told = "a capability of pods or disk of a queue" in made.book.unsaid
+    assert told is ("pods" in limit)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from placewright import solve_round
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.plan import DecisionKind
@@ -127,3 +129,20 @@ def test_a_cohort_lends_by_flavor(tmp_path):
         "cohort/c": {"gpu@h100": 4000},
         "queue/a": {"gpu@a100": 4000, "gpu@h100": 2000},
     }
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_flavor_has_a_quota_of_each_vendor(tmp_path, order):
+    other = node("amd", gpus=0)
+    other["status"]["allocatable"]["amd.com/gpu"] = "8"
+    quotas = [{"name": GPU, "nominalQuota": 2}, {"name": "amd.com/gpu", "nominalQuota": 4}]
+    flavors = [{"name": "any", "resources": quotas[::order]}]
+    group = {"coveredResources": [GPU, "amd.com/gpu"], "flavors": flavors}
+    one = of("ClusterQueue", "q", spec={"namespaceSelector": {}, "resourceGroups": [group]})
+    jobs = [waits("w1", "q", 2), waits("w2", "q", 1), waits("w3", "q", 4), waits("w4", "q", 2)]
+    for job in jobs[2:]:
+        containers = job["spec"]["podSets"][0]["template"]["spec"]["containers"]
+        asked = containers[0]["resources"]["requests"]
+        asked["amd.com/gpu"] = asked.pop(GPU)
+    made = convert(tmp_path, *NODES, other, one, local("q"), *jobs)
+    assert started(made) == {"ns/w1", "ns/w3"}
