@@ -232,8 +232,8 @@ def table(rows: Mapping[tuple[str, str | None], Row]) -> Iterator[str]:
     yield "| part | rounds | gains | loses |"
     yield "|---|--:|---|---|"
     for part in sorted(parts() if number else ()):
-        most = [_most(found[part], sign) for sign in (1, -1)]
-        yield f"| {part} | {number[part]} | {most[0] or '**nothing**'} | {most[1]} |"
+        most, none = _most(found[part], 1), "**nothing**" if number[part] else "not tried"
+        yield f"| {part} | {number[part]} | {most or none} | {_most(found[part], -1)} |"
 
 
 def _most(found: Sequence[Gain], sign: int) -> str:
