@@ -69,6 +69,9 @@ def _conditions(job: SlurmJob, context: Context) -> Iterator[Condition]:
     if not job.reservation:
         yield Condition("unreserved", every - closed)
         return
+    if job.reservation in context.flexible:
+        yield Condition(f"reservation/{job.reservation}", every - closed)
+        return
     own = next((r for r in context.active if r.name == job.reservation), None)
     if own is None:
         raise LeftOutError("waits for a reservation that does not hold now")

@@ -165,6 +165,11 @@ class Caps:
     def _of(self, job: SlurmJob) -> Iterator[tuple[str, Limit]]:
         """Yield the names and limits of what a job counts in."""
         account, user, limits = job.account or "", job.user_name, self._limits
+        share = self._context.shares.get(job.reservation)
+        if share and job.reservation not in self._context.flexible:
+            gpus = {"": share.gpus} if share.gpus else {}
+            cpus = {"cpu": share.cpus} if share.cpus else {}
+            yield _name("reservation", job.reservation), Limit(gpus, None, cpus)
         for one in limits.path(account):
             if limit := self._known(limits.together.get((one, "", ""), NONE)):
                 yield _name("account", one), limit

@@ -35,6 +35,10 @@ class Caveats:
         """Return the annotation of a job: what its components, accounts and QOS say."""
         return annotation_of(one for job in components for one in self._of(job, limits))
 
+    def add(self, node: str, caveat: Caveat) -> None:
+        """Note a caveat of a node."""
+        self.of.setdefault("nodes", {})[node,] = (*self._find("nodes", node), caveat)
+
     def of_node(self, name: str) -> dict[str, str]:
         """Return the annotation of a host."""
         return annotation_of(self._find("nodes", name))

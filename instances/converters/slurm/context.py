@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.nodes import Nodes
 from placewright.instances.converters.slurm.preemption import Preemption
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmReservation
+from placewright.instances.converters.slurm.reservations import Share
 from placewright.instances.converters.slurm.scheduler import Scheduler
 from placewright.instances.converters.slurm.topology import Topology
 from placewright.instances.converters.support.host_sets import Condition, HostSets
@@ -46,6 +47,8 @@ class Context:
     topology: Topology
     limits: Limits
     active: tuple[SlurmReservation, ...]
+    shares: Mapping[str, Share]
+    flexible: frozenset[str]
     named_reservations: frozenset[str]
     movable: bool
     alone: bool

@@ -28,7 +28,12 @@ from placewright.instances.converters.slurm.partitions import read_partitions
 from placewright.instances.converters.slurm.preemption import Preemption
 from placewright.instances.converters.slurm.reading import read_list, read_records
 from placewright.instances.converters.slurm.records import Dump, SlurmJob, SlurmNode
-from placewright.instances.converters.slurm.reservations import overlapping, read_reservations
+from placewright.instances.converters.slurm.reservations import (
+    overlapping,
+    read_reservations,
+    share_of,
+    tell_part,
+)
 from placewright.instances.converters.slurm.scheduler import read_scheduler
 from placewright.instances.converters.slurm.sources import Part, Sources, find_sources
 from placewright.instances.converters.slurm.topology import Topology, read_topology
@@ -102,12 +107,15 @@ def read_slurm(
     for one in (*active, *later):
         if not nodes.by_name.keys() >= set(one.node_list):
             book.cannot_say("nodes of a reservation that the dump does not have", one.name)
+    shares = {r.name: share for r in (*active, *later) if (share := share_of(r, nodes))}
     context = Context(
         now=now,
         nodes=nodes,
         topology=topology,
         limits=limits,
         active=tuple(active),
+        shares=shares,
+        flexible=frozenset(r.name for r in (*active, *later) if "FLEX" in r.flags),
         named_reservations=reservations_of_pending(jobs, limits, now),
         movable=movable,
         alone=any(job.exclusive for job in jobs),
@@ -121,6 +129,9 @@ def read_slurm(
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     unlisted = unlisted_gpus(nodes, made.occupied.gpus, made.closed)
+    for one in (*active, *later):
+        if one.name in shares:
+            tell_part(one, context.caveats, book)
     if unlisted:
         book.cannot_say("whose GPUs are that Slurm has in use, and no job of the dump", *unlisted)
     if not any(node.gres.total for node in nodes.by_name.values()):

@@ -100,18 +100,24 @@ NODE = Ledger(
     },
 )
 
+_RESERVATION_FLAGS = {
+    **dict.fromkeys(("FLEX", "MAINT", "OVERLAP", "IGNORE_JOBS", "ANY_NODES", "SPEC_NODES")),
+    **dict.fromkeys(("ALL_NODES", "STATIC", "STATIC_ALLOC", "PART_NODES", "FIRST_CORES")),
+    **dict.fromkeys(("USER_DELETE", "PURGE_COMP", "NO_HOLD_JOBS_AFTER", "NO_HOLD_JOBS_AFTER_END")),
+    OTHERWISE: Rule("reservation-flags", "flags of reservations such as DAILY are not read"),
+}
+
 RESERVATION = Ledger(
     "reservations",
-    """name node_list start_time end_time flags ReservationName Nodes StartTime EndTime Flags""",
-    """accounts core_count features groups max_start_delay node_count partition purge_completed tres
-    users watts Accounts CoreCnt Duration Features Groups MaxStartDelay NodeCnt PartitionName State
-    TRES Users Watts""",
+    """name node_list start_time end_time core_count tres ReservationName Nodes StartTime EndTime
+    CoreCnt TRES""",
+    """accounts core_specializations features groups max_start_delay node_count partition
+    purge_completed users watts Accounts CoreIDs Duration Features Groups MaxStartDelay NodeCnt
+    NodeName PartitionName State Users Watts""",
     {
+        **dict.fromkeys(("flags", "Flags"), _RESERVATION_FLAGS),
         "burst_buffer": Rule("reserved-buffers", "reserved burst buffers are not read", hard=False),
         "core_spec_cnt": Rule("reserved-cores", "reserved single cores are not read", hard=False),
-        "core_specializations": Rule(
-            "reserved-cores", "that some cores alone are reserved is not read", hard=False
-        ),
         "licenses": Rule("reserved-licences", "reserved licences are not read"),
     },
 )

@@ -317,6 +317,8 @@ class SlurmReservation(Record):
     start_time: Number = None
     end_time: Number = None
     flags: Words = ()
+    core_count: Number = None
+    tres: Annotated[Tres, BeforeValidator(_tres)] = Tres()
 
 
 class SlurmLicence(Record):

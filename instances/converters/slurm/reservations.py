@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.ledger import Rule
+from placewright.instances.converters.slurm.caveats import Caveats
+from placewright.instances.converters.slurm.nodes import Nodes
 from placewright.instances.converters.slurm.reading import read_list, read_records
 from placewright.instances.converters.slurm.records import SlurmReservation
 from placewright.instances.converters.slurm.sources import Part
 from placewright.instances.converters.slurm.text import blocks
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.errors import InvalidInputError
 
+PART = "that a part of its nodes alone is reserved: all of them are kept for it"
+RESERVED_PART = Rule("reserved-part", "that a part of it alone is reserved is not read", hard=False)
 _NO_TIME = ("", "(null)", "Unknown", "None", "N/A")
 
 
@@ -50,6 +57,8 @@ def _of_row(row: dict[str, str], index: int, file: str) -> SlurmReservation:
                 "start_time": _moment(row.get("StartTime", ""), file, index, "StartTime"),
                 "end_time": _moment(row.get("EndTime", ""), file, index, "EndTime"),
                 "flags": row.get("Flags"),
+                "core_count": small_number(row.get("CoreCnt", "")),
+                "tres": row.get("TRES"),
             },
         ),
         "reservations",
@@ -69,6 +78,32 @@ def _moment(text: str, file: str, index: int, field: str) -> int | None:
             path=("reservations", index, field),
             value=text,
         ) from None
+
+
+class Share(NamedTuple):
+    """What a reservation has of its nodes together: GPUs (0: none for it alone) and CPUs."""
+
+    gpus: int
+    cpus: int
+
+
+def share_of(reservation: SlurmReservation, nodes: Nodes) -> Share | None:
+    """Return what a reservation has of its nodes, None if that is all of them."""
+    own = [nodes.by_name[name] for name in reservation.node_list if name in nodes.by_name]
+    if len(own) < len(reservation.node_list):
+        return None
+    cores, gpus = reservation.core_count or 0, reservation.tres.gpus.total
+    threads = max((node.threads or 1 for node in own), default=1)
+    part = 0 < cores * threads < sum(node.cpus or 0 for node in own)
+    part = part or 0 < gpus < sum(node.gres.total for node in own)
+    return Share(gpus, cores * threads) if part else None
+
+
+def tell_part(reservation: SlurmReservation, caveats: Caveats, book: Bookkeeping) -> None:
+    """Tell that all nodes are kept for a reservation which has a part of them."""
+    book.cannot_say(PART, reservation.name)
+    for name in reservation.node_list:
+        caveats.add(name, RESERVED_PART.caveat())
 
 
 def overlapping(

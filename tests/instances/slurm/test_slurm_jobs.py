@@ -486,3 +486,39 @@ def test_a_node_with_gpus_in_use_is_for_no_job_that_wants_it_alone(tmp_path):
     nodes = [node("h0", gres_used="gpu:h100:1(IDX:0)"), node("h1", gres_used="gpu:h100:0")]
     made = convert(tmp_path, [alone, running(1, ("h1", 1, 0, "gpu:h100:1(IDX:0)"))], nodes)
     assert [one.decision.value for one in solve_round(made.round).decisions] == ["keep", "wait"]
+
+
+PARTS = "ReservationName=r StartTime=1970-01-01T00:00:10 EndTime=1970-01-01T01:00:00\n   Nodes=h0 "
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [
+        ("NodeCnt=1 CoreCnt=16 Flags=SPEC_NODES\n   TRES=cpu=16", None),
+        ("NodeCnt=1 CoreCnt=4 Flags=SPEC_NODES\n   TRES=cpu=4", {"cpu": 4000}),
+        ("NodeCnt=1 CoreCnt=4\n   TRES=cpu=4,gres/gpu=2", {"gpus": 2000, "cpu": 4000}),
+    ],
+)
+def test_a_reservation_of_a_part_is_told_and_bounds_its_jobs(tmp_path, monkeypatch, said, limits):
+    monkeypatch.setenv("TZ", "UTC")
+    made = convert(tmp_path, [job(1, tres_per_node="gpu:2", resv_name="r")], r=PARTS + said)
+    found = made.round.caps.get("reservation/r")
+    assert (found and {m.key: most for m, most in found.limits.items()}) == limits
+    assert ("reserved-part" in str(made.round.cluster.hosts[0].annotations)) == bool(limits)
+    assert any("a part of its nodes" in what for what in made.book.unsaid) == bool(limits)
+
+
+def test_jobs_of_a_flexible_reservation_may_go_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    one = job(1, tres_per_node="gpu:2", node_count=4, tasks=4, resv_name="r")
+    for start in ("00:00:10", "00:30:00"):
+        text = PARTS.replace("00:00:10", start) + "CoreCnt=16 Flags=FLEX,SPEC_NODES\n"
+        made = convert(tmp_path, [one], r=text)
+        assert not made.book.left_out
+        assert hosts_of(made, group_of(made)) in (None, ("h[0-3]",))
+
+
+def test_other_flags_of_reservations_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    made = convert(tmp_path, [job(1, tres_per_node="gpu:2")], r=PARTS + "Flags=DAILY,SPEC_NODES\n")
+    assert any("flags of reservations such as DAILY" in line for line in made.book.fields)
