@@ -23,7 +23,7 @@ _COLUMNS = (
     "format=Cluster,Account,User,Partition,ParentName,GrpTRES,GrpJobs,MaxJobs,MaxTRES,"
     "MaxTRESMins,MaxTRESPerNode,MaxWall"
 )
-_JOBS = (("squeue", "--json"),)
+_JOBS = (("squeue", "--json", "--states=all"),)  # also ended ones, which others depend on
 _NODES = (("scontrol", "show", "node", "--json"), ("sinfo", "--json"))
 _OTHERS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("topology", (("scontrol", "show", "topology"),)),

@@ -522,3 +522,11 @@ def test_other_flags_of_reservations_are_told(tmp_path, monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     made = convert(tmp_path, [job(1, tres_per_node="gpu:2")], r=PARTS + "Flags=DAILY,SPEC_NODES\n")
     assert any("flags of reservations such as DAILY" in line for line in made.book.fields)
+
+
+@pytest.mark.parametrize(("states", "there"), [((), False), (("COMPLETED",), True)])
+def test_who_depends_on_a_job_waits_until_it_is_listed_as_ended(tmp_path, states, there):
+    waits = job(1, tres_per_node="gpu:2", dependency="afterok:9(unfulfilled)")
+    made = convert(tmp_path, [waits, *(job(9, job_state=one) for one in states)])
+    assert [one.name for one in made.round.jobs] == ["1"] * there
+    assert there or reason(made, "1") == "waits for another job (dependency)"
