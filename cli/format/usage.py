@@ -28,6 +28,20 @@ _REWORDED = tuple(
     )
 )
 
+_LINES_OF_EDITS = {
+    "--restore": "restore: [h0]",
+    "--release": "release: [h0]",
+    "--cap": "cap: {lab: {to: {gpus: 64}}}",
+    "--pool": "pool: {licence: {to: 30}}",
+    "--limit": "limits: {to: {preempted_jobs: 2}}",
+    "--end": "end: [job]",
+    "--submit": "submit: [{name: job, options: [...]}]",
+    "--replicate": "replicate: {dataset: d, regions: [r]}",
+    "--at": "advance_s: 7200",
+}
+_LINES_OF_EDITS["-f"] = _LINES_OF_EDITS["--submit"]
+"""Edits that once were options of `whatif`, as lines of its file of edits."""
+
 
 def usage_text(error: Any) -> str:
     """Say what is wrong with the words of a command, as one clause, from typer's error."""
@@ -38,6 +52,8 @@ def usage_text(error: Any) -> str:
         return f"{_word(error)}: missing"
     if kind == "NoSuchOption":
         name = error.option_name
+        if name in _LINES_OF_EDITS and context and context.command.name == "whatif":
+            return f"{name}: no option any more; expected -e FILE with: - {_LINES_OF_EDITS[name]}"
         known = [option for p in context.command.params for option in p.opts] if context else []
         return f"{name}: unknown option{suggestion(name, known)}"
     text = reworded(error.message)

@@ -17,7 +17,7 @@ def convert_skypilot(
         typer.Option("-o", "--output", metavar="FILE", help="Where to write it; - is stdout."),
     ],
 ) -> None:
-    """Turn a task of SkyPilot into a job, each of its alternatives an option, for whatif -f.
+    """Turn a task of SkyPilot into a job, each of its alternatives an option, for whatif -e.
 
     Example: placewright convert skypilot task.yaml -o job.yaml
     """

@@ -40,19 +40,13 @@ def whatif(
     ],
     edits_file: Annotated[
         str | None,
-        typer.Option("-e", "--edits", metavar="FILE", help="Edits, made before those below."),
+        typer.Option("-e", "--edits", metavar="FILE", help="Edits of any kind, or jobs to submit."),
     ] = None,
     drain: Annotated[
         Hosts, typer.Option(metavar="HOST", help="Empty a host or range h[0-3]; may be repeated.")
     ] = None,
     fail: Annotated[
         Hosts, typer.Option(metavar="HOST", help="Hosts fail; who runs there has to start anew.")
-    ] = None,
-    restore: Annotated[
-        Hosts, typer.Option(metavar="HOST", help="Hosts are healthy and no longer drained.")
-    ] = None,
-    release: Annotated[
-        Hosts, typer.Option(metavar="HOST", help="Hosts are no longer reserved.")
     ] = None,
     add: Annotated[
         list[str] | None,
@@ -65,24 +59,6 @@ def whatif(
             help="A quota: 64, +16, -16 or none; in a region, T.gpu@R=64.",
         ),
     ] = None,
-    cap: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CAP.LIMIT=AMOUNT",
-            help="A cap: c.gpus=64, c.gpus@H100=+8, c.jobs=none.",
-        ),
-    ] = None,
-    pool: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RESOURCE[@LEVEL[:DOMAIN]]=AMOUNT",
-            help="A pool: licence=30, power_w@rack=+500, power_w@rack:r0=9000.",
-        ),
-    ] = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LIMIT=NUMBER", help="A disruption limit, such as preempted_jobs=2."),
-    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,20 +67,6 @@ def whatif(
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="JOB", help="Jobs that had never been.")
-    ] = None,
-    end: Annotated[
-        list[str] | None, typer.Option(metavar="JOB", help="Running jobs that have ended.")
-    ] = None,
-    submit: Annotated[
-        list[str] | None,
-        typer.Option("-f", "--submit", metavar="FILE", help="A job, or jobs, that are submitted."),
-    ] = None,
-    replicate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DATASET=REGION", help="Data that another region holds, too."),
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Set the clock, or move it by +TIME.")
     ] = None,
     plan_file: Annotated[
         str | None, typer.Option("--plan", metavar="PLAN", help="Plan of the round as it is.")
@@ -143,13 +105,11 @@ def whatif(
 
     Example: placewright whatif round.yaml --add rack3 --quota research.gpu=+64
     """
-    from placewright.cli.verbs.edit_options import EditOptions, read_edits
+    from placewright.cli.verbs.edit_options import read_edits
     from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
-    check_one_stdin(round_file, edits_file, plan_file, *(submit or ()))
-    inputs = tuple(
-        file for file in (round_file, edits_file, plan_file, *(submit or ())) if file is not None
-    )
+    check_one_stdin(round_file, edits_file, plan_file)
+    inputs = tuple(file for file in (round_file, edits_file, plan_file) if file is not None)
     for file in (output, edited_file, picture):
         check_output(file, *inputs)
     if output_format is Format.JSON and STANDARD in (output, edited_file):
@@ -159,24 +119,15 @@ def whatif(
 
         check_picture(picture, "--picture")
     given = read_edits(
-        EditOptions(
-            file=edits_file,
-            drain=drain or (),
-            fail=fail or (),
-            restore=restore or (),
-            release=release or (),
-            add=add or (),
-            quota=quota or (),
-            cap=cap or (),
-            pool=pool or (),
-            limit=limit or (),
-            change=change or (),
-            remove=remove or (),
-            end=end or (),
-            submit=submit or (),
-            replicate=replicate or (),
-            at=at,
-        )
+        edits_file,
+        {
+            "drain": drain,
+            "fail": fail,
+            "add": add,
+            "quota": quota,
+            "set": change,
+            "remove": remove,
+        },
     )
     from placewright.explain.whatif import UnfinishedError
     from placewright.explain.whatif import whatif as ask

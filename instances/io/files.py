@@ -130,7 +130,9 @@ def load_plan(path: AnyPath) -> Plan:
 
 
 def load_edits(path: AnyPath) -> Edits:
-    """Read Edits, or a bare list of them; whether they suit a round is for `apply_edits` to say.
+    """Read Edits, a bare list of them, or jobs to submit (one, or under `jobs`).
+
+    Whether they suit a round is for `apply_edits` to say.
 
     Raises
     ------
@@ -181,7 +183,9 @@ def parse_values(text: str, file: str) -> Any:
 
 
 def _with_head(raw: Any) -> Any:
-    """Return a bare list of edits as a document."""
+    """Return a bare list of edits, or jobs to submit, as a document."""
+    if isinstance(raw, dict) and "kind" not in raw and {"jobs", "options"} & raw.keys():
+        raw = [{"submit": raw.get("jobs", [raw])}]
     if not isinstance(raw, list):
         return raw
     return {"apiVersion": API_VERSION, "kind": "Edits", "edits": raw}

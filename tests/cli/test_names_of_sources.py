@@ -195,4 +195,5 @@ def test_of_a_gang_that_runs_in_part_the_pods_that_wait_are_explained(tmp_path, 
     file = tmp_path / "round.json"
     write(dumps.convert(tmp_path, dumps.node("n0"), *pods).round, file)
     assert run("explain", file, "--job", "ns/co").out.startswith("job ns/co:waiting ")
-    assert run("whatif", file, "--end", "ns/co").code == 0
+    (tmp_path / "edits.yaml").write_text("[{end: [ns/co]}]")
+    assert run("whatif", file, "-e", tmp_path / "edits.yaml").code == 0

@@ -29,6 +29,14 @@ def usual_handler() -> Any:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture
+def later(tmp_path: Path) -> Path:
+    """Edits that move the clock."""
+    path = tmp_path / "later.yaml"
+    path.write_text("[{advance_s: 60}]")
+    return path
+
+
 def interrupted_second(monkeypatch, *, planless: bool) -> None:
     """Send a signal in the second of two searches, which then ends with a plan or without."""
     searches: list[int] = []
@@ -50,20 +58,22 @@ def interrupted_second(monkeypatch, *, planless: bool) -> None:
 
 
 def test_an_interrupt_of_the_second_search_compares_with_what_it_found(
-    run, round_file, tmp_path, monkeypatch
+    run, round_file, later, tmp_path, monkeypatch
 ):
     interrupted_second(monkeypatch, planless=False)
     after = tmp_path / "after.json"
-    done = run("whatif", round_file, "--at", "+60", "-o", after)
+    done = run("whatif", round_file, "-e", later, "-o", after)
     assert done.code == 130
     assert "The second search was interrupted: its plan may not be finished." in done.out
     assert load_plan(after).kind == "Plan"
 
 
-def test_an_interrupt_before_a_second_plan_prints_the_first(run, round_file, tmp_path, monkeypatch):
+def test_an_interrupt_before_a_second_plan_prints_the_first(
+    run, round_file, later, tmp_path, monkeypatch
+):
     interrupted_second(monkeypatch, planless=True)
     after = tmp_path / "after.json"
-    done = run("whatif", round_file, "--at", "+60", "-o", after)
+    done = run("whatif", round_file, "-e", later, "-o", after)
     assert done.code == 130
     said = "The clock is 1m later.\n\nThe second search was interrupted before it had a plan."
     assert said in done.out
@@ -71,22 +81,24 @@ def test_an_interrupt_before_a_second_plan_prints_the_first(run, round_file, tmp
     assert not after.exists()
 
 
-def test_an_interrupt_before_the_second_plan_as_json(run, round_file, monkeypatch):
+def test_an_interrupt_before_the_second_plan_as_json(run, round_file, later, monkeypatch):
     interrupted_second(monkeypatch, planless=True)
-    done = run("whatif", round_file, "--at", "+60", "--format", "json")
+    done = run("whatif", round_file, "-e", later, "--format", "json")
     assert done.code == 130
     found = json.loads(done.out)
     assert found["interrupted"]
     assert parse_plan(found["before"]).kind == "Plan"
 
 
-def test_an_interrupt_of_the_first_search_leaves_nothing(run, round_file, tmp_path, monkeypatch):
+def test_an_interrupt_of_the_first_search_leaves_nothing(
+    run, round_file, later, tmp_path, monkeypatch
+):
     def search(*_: Any, **__: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
 
     monkeypatch.setattr("placewright.explain.whatif.solve_round", search)
-    done = run("whatif", round_file, "--at", "+60", "-o", tmp_path / "after.json")
+    done = run("whatif", round_file, "-e", later, "-o", tmp_path / "after.json")
     assert (done.code, done.out) == (6, "")
     assert "nothing was written" in done.err
 
@@ -108,10 +120,10 @@ sys.exit(main())
 
 
 @pytest.mark.nightly
-def test_a_real_second_search_ends_at_a_signal(round_file, plan_file, tmp_path):
+def test_a_real_second_search_ends_at_a_signal(round_file, later, plan_file, tmp_path):
     program = SEARCH.format(planted=str(ROOT / "tests" / "solver"))
     after = tmp_path / "after.json"
-    words = ("whatif", round_file, "--plan", plan_file, "--at", "+60", "--time-limit", "600")
+    words = ("whatif", round_file, "--plan", plan_file, "-e", later, "--time-limit", "600")
     with subprocess.Popen(
         [sys.executable, "-c", program, *map(str, words), "-o", str(after)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},

@@ -79,5 +79,5 @@ def test_what_if_it_were_submitted(tmp_path, capsys):
     (tmp_path / "round.yaml").write_text(ROUND)
     job = str(tmp_path / "job.yaml")
     assert main(["convert", "skypilot", str(tmp_path / "task.yaml"), "-o", job]) == 0
-    assert main(["whatif", str(tmp_path / "round.yaml"), "-f", job, "--time-limit", "5"]) == 0
+    assert main(["whatif", str(tmp_path / "round.yaml"), "-e", job, "--time-limit", "5"]) == 0
     assert "Jobs: 1 of 1 new jobs run." in capsys.readouterr().out

@@ -262,5 +262,5 @@ def test_from_the_configuration_to_a_plan(tmp_path, capsys):
     job = tmp_path / "job.yaml"
     job.write_text("{name: new, tenant: vc2, options: [{groups: [{gpu: 4, count: 2}]}]}\n")
     capsys.readouterr()
-    assert main(["whatif", round_, "-f", str(job), "--time-limit", "5"]) == 0
+    assert main(["whatif", round_, "-e", str(job), "--time-limit", "5"]) == 0
     assert "Jobs: 1 of 1 new jobs run." in capsys.readouterr().out

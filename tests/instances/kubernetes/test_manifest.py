@@ -149,7 +149,7 @@ def test_what_if_it_were_submitted(tmp_path, capsys):
     made, given = str(tmp_path / "jobs.yaml"), str(tmp_path / "set.yaml")
     level = ["--level", "example.com/rack=rack"]
     assert main(["convert", "manifest", given, "-o", made, *level]) == 0
-    assert main(["whatif", str(tmp_path / "round.yaml"), "-f", made, "--time-limit", "5"]) == 0
+    assert main(["whatif", str(tmp_path / "round.yaml"), "-e", made, "--time-limit", "5"]) == 0
     assert "Jobs: 1 of 1 new jobs run." in capsys.readouterr().out
     assert main(["convert", "manifest", given, "-o", made, "--level", "rack"]) == 2
     assert "expected KEY=LEVEL" in capsys.readouterr().err
