@@ -61,10 +61,7 @@ class Measure(NamedTuple):
 
     def as_cap(self, amount: int) -> dict[str, Any]:
         """Return a cap of this alone, as a document has it."""
-        return self.at(self.written(amount))
-
-    def at(self, value: Any) -> dict[str, Any]:
-        """Return the fields of a cap in which this limit has a value."""
+        value = self.written(amount)
         return {self.kind: {self.name: value} if self.name else value}
 
     @property
