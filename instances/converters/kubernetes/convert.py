@@ -12,7 +12,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import kueue
 from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERATORS, counting
 from placewright.instances.converters.kubernetes.dump import PODS, Dump, read_dump
-from placewright.instances.converters.kubernetes.eligibility import Eligibility
+from placewright.instances.converters.kubernetes.eligibility import Eligibility, passes_cordons
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
 from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps, measures_of
 from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang, other_names
@@ -165,7 +165,11 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
     asked = {pod.key: asked_by(pod) for pod in dump.pods}
-    eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump, asked))
+    cordons = any(
+        asked[pod.key].gpus and pod.spec.nodeName is None and passes_cordons(pod.spec.tolerations)
+        for pod in dump.pods
+    )
+    eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump, asked), cordons)
     kinds = {one.accelerator for one in asked.values() if one.gpus}
     counted = {
         name: [one for one in dict.fromkeys(measures_of(name, kinds)) if one != "gpu"]
@@ -201,7 +205,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         book.cannot_say("a capability of pods or disk of a queue", name)
     tenants = _tenants(dump, caps, above, with_caps)
     made = hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended)
-    cordoned = {name for name, node in dump.nodes.items() if node.spec.unschedulable}
+    cordoned = {n for n, node in dump.nodes.items() if node.spec.unschedulable and not cordons}
     return Round(
         name="kubernetes",
         now=dump.now,

@@ -27,6 +27,9 @@ _OF_STATE = tuple(
 )
 """Taints that say how a node is, which a round says otherwise."""
 
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""What kube-scheduler sees on a node that is cordoned, and some pods tolerate."""
+
 _PRESSED = Toleration(key="node.kubernetes.io/memory-pressure", operator="Exists")
 """What pods tolerate that ask for cores or memory."""
 
@@ -41,6 +44,8 @@ class Eligibility:
         All nodes.
     gpus : mapping of str to int
         How many GPUs each has.
+    cordons : bool
+        Whether cordons are taints, since somebody tolerates them; else nobody comes to such nodes.
     idle : frozenset of str
         Resources of which every node has enough for all pods: nothing is asked of them.
     everywhere : frozenset of str
@@ -52,6 +57,7 @@ class Eligibility:
     nodes: Mapping[str, Node]
     gpus: Mapping[str, int]
     idle: frozenset[str] = frozenset()
+    cordons: bool = False
     everywhere: frozenset[str] = field(init=False)
     _with_gpus: frozenset[str] = field(init=False)
     _of_model: dict[str | None, frozenset[str]] = field(init=False)
@@ -145,7 +151,14 @@ class Eligibility:
             found.append(
                 self._nodes(
                     "tolerated",
-                    lambda node: all(tolerated(taint, tolerations) for taint in node.spec.taints),
+                    lambda node: (
+                        all(tolerated(taint, tolerations) for taint in node.spec.taints)
+                        and not (
+                            self.cordons
+                            and node.spec.unschedulable
+                            and not passes_cordons(tolerations)
+                        )
+                    ),
                 )
             )
             self._known[key] = tuple(found)
@@ -239,6 +252,11 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     if taint.effect not in _HARD or taint.key in _OF_STATE:
         return True
     return any(_tolerates(one, taint) for one in tolerations)
+
+
+def passes_cordons(tolerations: Iterable[Toleration]) -> bool:
+    """Whether tolerations let a pod go to a node that is cordoned."""
+    return any(_tolerates(one, _CORDON) for one in tolerations)
 
 
 def _tolerates(one: Toleration, taint: Taint) -> bool:

@@ -15,12 +15,18 @@ LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 META_READ = """
     apiVersion kind metadata.name metadata.namespace metadata.uid metadata.labels
     metadata.annotations metadata.ownerReferences metadata.creationTimestamp
-    metadata.deletionTimestamp
 """
-META_NO_EFFECT = """
+DELETED = "metadata.deletionTimestamp"
+_META_NO_EFFECT = """
     metadata.deletionGracePeriodSeconds metadata.finalizers metadata.generateName
     metadata.generation metadata.managedFields metadata.resourceVersion metadata.selfLink
 """
+META_NO_EFFECT = f"{_META_NO_EFFECT} {DELETED}"
+"""Of what is in use although it is being deleted, as its finalizers make sure."""
+
+META_NO_EFFECT_OF_DELETED = _META_NO_EFFECT
+"""Of what nobody starts, or starts by, once it is being deleted."""
+
 CONDITIONS = "status.conditions status.observedGeneration"
 
 CLAIMS = Rule(

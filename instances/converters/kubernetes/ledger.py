@@ -9,8 +9,10 @@ from placewright.instances.converters.kubernetes.device_ledgers import DEVICE_LE
 from placewright.instances.converters.kubernetes.further_ledgers import (
     CLAIMS,
     CONDITIONS,
+    DELETED,
     FURTHER_LEDGERS,
     META_NO_EFFECT,
+    META_NO_EFFECT_OF_DELETED,
     META_READ,
     prefixed,
 )
@@ -54,6 +56,7 @@ _SUBGROUP_TOPOLOGY = Rule("subgroup-topology", "the topology of subgroups is not
 _RECLAIMABLE = Rule("reclaimable-pods", "that some of its pods have ended is not read", hard=False)
 _UNHEALTHY = Rule("unhealthy-nodes", "which of its nodes Kueue replaces is not read", hard=False)
 _PREEMPTION_GATES = Rule("preemption-gates", "gates of preemption are not read")
+_DELETED = Rule("deleted", "that it is being deleted is not read")
 _REGEX = Rule("regex-members", "members by regular expression are not read", hard=False)
 
 _VOLUME_KINDS = """
@@ -126,10 +129,10 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
 
 POD = Ledger(
     "pods",
-    f"""{META_READ} {_TEMPLATE_READ} spec.preemptionPolicy spec.priorityClassName
+    f"""{META_READ} {DELETED} {_TEMPLATE_READ} spec.preemptionPolicy spec.priorityClassName
     status.phase status.startTime status.conditions status.extendedResourceClaimStatus
     status.containerStatuses.allocatedResources status.containerStatuses.resources""",
-    f"""{META_NO_EFFECT} {_TEMPLATE_NO_EFFECT}
+    f"""{META_NO_EFFECT_OF_DELETED} {_TEMPLATE_NO_EFFECT}
     status.allocatedResources status.ephemeralContainerStatuses
     status.containerStatuses.allocatedResourcesStatus status.containerStatuses.containerID
     status.containerStatuses.image status.containerStatuses.imageID
@@ -183,7 +186,7 @@ WORKLOAD = Ledger(
     status.admissionChecks.name status.admissionChecks.state status.conditions
     status.requeueState status.resourceRequests.resources status.clusterName spec.priorityClassName
     spec.priorityClassSource spec.priorityClassRef {_SET}metadata""",
-    f"""{META_NO_EFFECT} {prefixed(_SET, _TEMPLATE_NO_EFFECT)}
+    f"""{META_NO_EFFECT_OF_DELETED} {prefixed(_SET, _TEMPLATE_NO_EFFECT)}
     {_SET}spec.preemptionPolicy
     spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
     spec.podSets.topologyRequest.subGroupIndexLabel
@@ -198,6 +201,7 @@ WORKLOAD = Ledger(
         **{f"{_SET}{path}": told for path, told in _TEMPLATE_TOLD.items()},
         "spec.podSets.topologyRequest.podsetSliceRequiredTopologyConstraints": _SUBGROUP_TOPOLOGY,
         "spec.preemptionGates": _PREEMPTION_GATES,
+        DELETED: _DELETED,
         "status.admissionChecks.podSetUpdates": _CHECKS,
         "status.reclaimablePods": _RECLAIMABLE,
         "status.unhealthyNodes": _UNHEALTHY,
@@ -205,7 +209,7 @@ WORKLOAD = Ledger(
 )
 
 _QUOTA_READ = """
-    spec.resourceGroups.coveredResources spec.resourceGroups.flavors.name
+    spec.resourceGroups.flavors.name
     spec.resourceGroups.flavors.resources.name
     spec.resourceGroups.flavors.resources.nominalQuota
     spec.resourceGroups.flavors.resources.borrowingLimit
@@ -218,13 +222,14 @@ _QUOTA_STATUS = """
 """
 CLUSTER_QUEUE = Ledger(
     "cluster queues",
-    f"""{META_READ} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy status.conditions
+    f"""{META_READ} {DELETED} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy
+    status.conditions
     spec.namespaceSelector.matchLabels spec.namespaceSelector.matchExpressions
     spec.admissionChecks spec.admissionChecksStrategy.admissionChecks.name status.fairSharing
     spec.admissionChecksStrategy.admissionChecks.onFlavors
     spec.preemption.borrowWithinCohort spec.preemption.reclaimWithinCohort""",
-    f"""{META_NO_EFFECT} status.observedGeneration {_QUOTA_STATUS}
-    spec.concurrentAdmissionPolicy""",
+    f"""{META_NO_EFFECT_OF_DELETED} status.observedGeneration {_QUOTA_STATUS}
+    spec.concurrentAdmissionPolicy spec.resourceGroups.coveredResources""",
     {
         "spec.admissionScope": _QUEUE_ORDER,
         "spec.flavorFungibility.preference": _FUNGIBILITY,
@@ -240,12 +245,12 @@ CLUSTER_QUEUE = Ledger(
 COHORT = Ledger(
     "cohorts",
     f"{META_READ} {_QUOTA_READ} spec.parentName spec.parent status.fairSharing",
-    f"{META_NO_EFFECT} {CONDITIONS}",
+    f"{META_NO_EFFECT} {CONDITIONS} spec.resourceGroups.coveredResources",
 )
 LOCAL_QUEUE = Ledger(
     "local queues",
-    f"{META_READ} spec.clusterQueue spec.stopPolicy status.conditions",
-    f"{META_NO_EFFECT} status.observedGeneration status.fairSharing {_QUOTA_STATUS}",
+    f"{META_READ} {DELETED} spec.clusterQueue spec.stopPolicy status.conditions",
+    f"{META_NO_EFFECT_OF_DELETED} status.observedGeneration status.fairSharing {_QUOTA_STATUS}",
     {"spec.fairSharing": _QUEUE_ORDER},
 )
 FLAVOR = Ledger(

@@ -192,6 +192,8 @@ def take_nodes(nodes: Sequence[Node], book: Bookkeeping) -> dict[str, Node]:
             book.cannot_say("GPUs shared in time: each share counts as a GPU", name)
         if labels.get(_STRATEGY) == "single" and "MIG" in (gpu_model(node) or ""):
             book.cannot_say("MIG slices of strategy single: each counts as a GPU", name)
+        if beside_in(resources_of(node)):
+            book.cannot_say("GPUs of a name that stands beside others: they are resources", name)
         if away(node):
             book.cannot_say("which GPUs of a node are away: the last ones count as such", name)
     return kept

@@ -273,3 +273,16 @@ def test_requests_are_rounded_up_and_what_a_node_has_down(tmp_path):
     (wanted,) = made.round.jobs[0].options[0].groups
     assert (wanted.cpu, wanted.memory) == (1501, 2)
     assert (made.round.cluster.hosts[0].cpu, made.round.cluster.hosts[0].memory) == (7500, 1023)
+
+
+def test_pods_that_tolerate_cordons_may_go_to_cordoned_nodes(tmp_path):
+    key = "node.kubernetes.io/unschedulable"
+    away = node("away", unschedulable=True, taints=[{"key": key, "effect": "NoSchedule"}])
+    passing = pod("passing", tolerations=[{"key": key, "operator": "Exists"}])
+    runs = pod("runs", host="away")
+    made = convert(tmp_path, node("there"), away, passing, pod("plain"), runs)
+    assert allowed_hosts(made, "ns/passing") is None
+    assert allowed_hosts(made, "ns/plain") == {"there"}
+    assert made.round.reservations == ()
+    made = convert(tmp_path, node("there"), away, pod("plain"), runs)
+    assert [one.host for one in made.round.reservations] == ["away"]

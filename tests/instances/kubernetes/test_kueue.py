@@ -8,6 +8,7 @@ import pytest
 
 from placewright.instances.converters.kubernetes.kueue import assigned
 from placewright.instances.converters.kubernetes.kueue_records import TopologyAssignment
+from placewright.instances.documents.caveats import caveats_of
 from tests.instances.kubernetes.dumps import GPU, RACK, allowed_hosts, convert, left_out, node, pod
 
 HOST = "kubernetes.io/hostname"
@@ -326,3 +327,10 @@ def test_an_assignment_of_racks_or_of_too_many_pods_is_none_of_hosts():
     many = {"values": ["n"], "count": 100_000}
     huge = {"levels": [HOST], "domains": [many] * 1000}
     assert assigned(TopologyAssignment.model_validate(huge)) is None
+
+
+def test_a_workload_that_is_being_deleted_is_told(tmp_path):
+    one = workload(1)
+    one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (job,) = convert(tmp_path, node("a"), one).round.jobs
+    assert [each.rule for each in caveats_of(job.annotations)] == ["deleted"]
