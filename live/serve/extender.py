@@ -123,14 +123,18 @@ class Extender:
         return None, f"{_WAITS} no place of job {job} for {gpus} is left"
 
     def _free(self, job: str, tasks: Sequence[TaskPlace], pod: Pod, asked: int) -> list[int]:
-        """Return the tasks of a job that a pod may be, its own first, then those of no pod."""
+        """Return the tasks of a job that a pod may be, its own first, then those of no pod.
+
+        Its own is its, too, where what it asks is no GPU of the round but a resource (MIG).
+        """
         key = _key(pod)
         before = self._given.get(key)
         taken = {given for other, given in self._given.items() if other != key}
         free = [
             number
             for number, task in enumerate(tasks)
-            if (job, number) not in taken and (not asked or task.milli_gpu == asked)
+            if (job, number) not in taken
+            and (not asked or task.milli_gpu == asked or pod.metadata.uid == (task.pod or None))
         ]
 
         def order(number: int) -> tuple[bool, bool, bool]:

@@ -346,3 +346,9 @@ def test_a_pod_that_is_left_out_of_the_round_is_told_why():
         [],
         {"placewright: waits, not in the round: its gang has fewer pods than it needs: 1 of 2"},
     )
+
+
+def test_a_pod_of_slices_that_are_resources_goes_where_it_is_planned():
+    made = extender(research__pretrain=JobPlaces((TaskPlace("gpu-1", 0, pod="uid-pretrain-0"),)))
+    assert nodes_and_reasons(made.filtered(arguments(gpus=2)))[0] == ["gpu-1"]
+    assert nodes_and_reasons(made.filtered(arguments("pretrain-1", gpus=2)))[0] == []
