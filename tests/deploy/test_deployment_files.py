@@ -83,6 +83,7 @@ def test_the_watch_reads_what_is_read_and_writes_events_alone():
         "Topology": "topologies",
         "PriorityClass": "priorityclasses",
         "DeviceClass": "deviceclasses",
+        "WorkloadPriorityClass": "workloadpriorityclasses",
     }
     for kind in READ_KINDS:
         assert (kind.group, plurals.get(kind.name, f"{kind.name.lower()}s")) in allowed
