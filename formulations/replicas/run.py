@@ -18,9 +18,9 @@ from placewright.formulations.replicas.bounds.prove import (
     relaxation_replicas,
     replica_tree_of,
 )
-from placewright.formulations.replicas.heuristics.annealing import anneal, anneal_repeatedly
 from placewright.formulations.replicas.heuristics.greedy import exchange_homes, greedy_solution
 from placewright.formulations.replicas.heuristics.incumbent import Incumbent, search_neighbourhoods
+from placewright.formulations.replicas.heuristics.multi_start import anneal, anneal_repeatedly
 from placewright.formulations.replicas.heuristics.relax_and_fix import search_restricted
 from placewright.formulations.replicas.machine_code import ANNEALING, DESCENTS
 from placewright.formulations.replicas.models.mip import is_small, solve_lexicographically

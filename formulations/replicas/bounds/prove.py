@@ -11,7 +11,7 @@ import numpy as np
 from placewright.array_types import Bools, Floats
 from placewright.formulations.plan_messages import SHARPNESS, Bound, near, proven_whole
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.replica_tree import ProvenBound, branch_and_bound
+from placewright.formulations.replicas.bounds.branch_and_bound import ProvenBound, branch_and_bound
 from placewright.formulations.replicas.machine_code import DESCENTS
 from placewright.formulations.replicas.models.mip import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import (
