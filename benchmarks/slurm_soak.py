@@ -151,7 +151,11 @@ class _Cluster:
             self._submit(event)
         elif event:
             words = (f"nodename={event[0]}", f"state={event[1]}", "reason=soak")
-            self.lab.run("scontrol", "update", *words)
+            try:
+                self.lab.run("scontrol", "update", *words)
+            except RuntimeError:
+                if event[1] != "resume":  # slurmctld forgets a drain just before a restart
+                    raise
         else:
             self.lab.stop_controller()
             time.sleep(2)

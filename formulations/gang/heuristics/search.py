@@ -190,6 +190,8 @@ class Search(SearchState):
         plan, best, incumbent = self.best_plan, self.session.best, self.incumbent
         if plan is None or best is None or self.has_slices:
             return incumbent
+        if VALUE not in best and not self.problem.class_weights:
+            return incumbent  # no term of the round counts it, and a search has no other measure
         if incumbent is not None and incumbent.value >= self.problem.weighted_value(best):
             return incumbent
         return placement_of(self.problem, plan)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
+import pytest
+from gang_parameters import set_parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.formulations.gang.models.aggregate.gpu_columns import unbounded_knapsack_2d
+from placewright.instances import Round, parse_round
+from placewright.rounds import solve_round
 
 
 @settings(max_examples=80)
@@ -36,3 +41,42 @@ def test_the_table_has_the_best_multiset_within_each_pair_of_capacities(
         assert worth == best(milli, memory)
         assert u >= 0
         assert m >= 0
+
+
+Share = tuple[float, str]
+
+
+def round_of(*asks: list[Share], term: str = "value") -> Round:
+    """Return a round of two GPUs of 24 MiB, jobs that ask for shares, and one that has 4 MiB."""
+    host = {"name": "h", "gpus": 2, "gpu_model": "A", "gpu_memory": "24Mi"}
+    jobs: list[dict[str, Any]] = [
+        {
+            "name": f"j{i}",
+            "options": [{"groups": [{"gpu": gpu, "gpu_memory": memory} for gpu, memory in shares]}],
+        }
+        for i, shares in enumerate([[(0.4, "4Mi")], *asks])
+    ]
+    jobs[0]["running"] = {"tasks": [{"host": "h", "gpus": [0]}], "option": 0}
+    document = {"apiVersion": "placewright/v1alpha2", "kind": "Round", "now": 10, "jobs": jobs}
+    cluster = {"levels": [], "domains": [], "hosts": [host]}
+    return parse_round({**document, "cluster": cluster, "policy": {"terms": [term]}})
+
+
+def test_shares_of_different_hunger_together_are_within_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither two large shares nor two small ones take as much memory as one of each."""
+    set_parameters(monkeypatch, "run", max_exact_variables=0)
+    plan = solve_round(round_of([(1, "12Mi")], [(1, "4Mi"), (0.6, "12Mi")]))
+    assert plan.certificate is not None
+    assert (plan.certificate.terms[0].value, plan.certificate.terms[0].bound) == (1600, 1600)
+
+
+def test_a_search_of_a_round_without_the_term_value_keeps_its_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_parameters(monkeypatch, "run", max_exact_variables=0)
+    plan = solve_round(round_of([(1, "12Mi")], [(1, "4Mi"), (0.6, "12Mi")], term="entitled"))
+    assert plan.certificate is not None
+    assert not plan.certificate.degraded
+    assert plan.certificate.terms[0].value == 1600

@@ -295,8 +295,8 @@ class GpuPartPatterns(GpuPatterns):
         capacity = self.kind_free // unit
         least = max(int(memory.max(initial=0)), 1)
         step = gcd(*memory.tolist()) or least
-        # More than the hungriest shares can use together is as good as that.
-        used = int(max((memory * (WHOLE_GPU // np.maximum(milli, 1))).max(initial=0), 1))
+        # More than shares of the hungriest kind would use, fractions too, is as good as that.
+        used = int(max((-(-memory * WHOLE_GPU // np.maximum(milli, 1))).max(initial=0), 1))
         most = min(max(self._memory, default=0), used)
         steps = max(tuning.max_gpu_table_entries // (WHOLE_GPU // unit + 1) - 1, 1)
         step = max(step, -(-most // steps))
