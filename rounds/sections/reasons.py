@@ -445,19 +445,23 @@ def reasons_of(
         Say of jobs that are not chosen whether they fit even beside all started jobs: where nothing
         but hosts and quotas decides who may start.
     """
+    pending = [
+        (c, job)
+        for c, job_class in enumerate(problem.classes)
+        for job in (() if job_class.running else job_class.jobs)
+        if job not in candidate.starts
+    ]
+    if not pending:
+        return {}
     states = states or FixedStates(problem, candidate, foremost)
     leave = states.leave
     waiting: dict[_Kind, list[int]] = {}
-    for c, job_class in enumerate(problem.classes):
-        for job in () if job_class.running else job_class.jobs:
-            if job not in candidate.starts:
-                where = (None,) if regions is None else regions.of_job(job)
-                one = problem.round.jobs[job]
-                who = (one.tenant, one.preempts) if leave.ruled else None
-                kind = _Kind(c, job in foremost, one.priority, where, who)
-                waiting.setdefault(kind, []).append(job)
-    if not waiting:
-        return {}
+    for c, job in pending:
+        where = (None,) if regions is None else regions.of_job(job)
+        one = problem.round.jobs[job]
+        who = (one.tenant, one.preempts) if leave.ruled else None
+        kind = _Kind(c, job in foremost, one.priority, where, who)
+        waiting.setdefault(kind, []).append(job)
     tests = _Tests(problem, candidate, states, regions, startable=startable)
     options = [
         _Asking(
