@@ -370,7 +370,7 @@ def test_in_many_of_the_rounds_some_job_has_to_move_or_stop(
 ) -> None:
     better = []
 
-    @settings(max_examples=examples(day=15, nightly=40), **STABLE)
+    @settings(max_examples=examples(day=15, nightly=80), **STABLE)
     @given(tiny.running_rounds(preset=preset))
     def check(round_: Round) -> None:
         raw = round_.model_dump()
