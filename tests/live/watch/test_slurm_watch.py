@@ -39,11 +39,12 @@ def test_jobs_run_once_while_slurmctld_restarts_and_the_watch_is_killed(lab, tmp
     assert made.jobs > 0
 
 
-def test_a_gang_does_not_starve_behind_small_jobs_that_come_after_it(tmp_path):
+def test_a_gang_does_not_starve_behind_small_jobs_that_come_after_it(tmp_path, monkeypatch):
     """It waits for what runs as it comes, as under Slurm alone, and nobody overtakes it.
 
     Small jobs would keep it waiting for 16 s more.
     """
+    monkeypatch.setattr("benchmarks.slurm_arrivals.LATEST_S", 200)
     stream = starving(hosts=4, first_s=6, step_s=2, later=4)
     with ThreadPoolExecutor(2) as pool:
         watched, alone = (
