@@ -32,8 +32,6 @@ class PolicyChecks(NamedTuple):
     sections: Callable[[Round, Mapping[str, Hardware]], None] = _accept_sections
 
 
-NO_CHECKS = PolicyChecks()
-
 CHECKS: PolicyRegistry[PolicyChecks] = PolicyRegistry(
     {
         "gang": "placewright.instances.checks.round:GANG_CHECKS",

@@ -101,8 +101,8 @@ SHOCKWAVE = (*GAVEL[:7], "mode", *GAVEL[7:9], "duration", GAVEL[9])
 _MAX_STEPS = 10**12
 _MAX_RATE = 10**9
 _MAX_SLO = 10**6
-_GAVEL_PLACES = 6
-_UNIT = 10**_GAVEL_PLACES
+_PLACES_OF_SECONDS = 6
+_UNIT = 10**_PLACES_OF_SECONDS
 _GAVEL_LINE = r"[^\t]+\t[^\t]*\t[^\t]*\t-[^\t]*\t[01]\t[^\t]*\t[^\t]*\t"
 _IS_GAVEL = re.compile(_GAVEL_LINE + r"[^\t]*\t[^\t]*\t[^\t]*")
 _IS_SHOCKWAVE = re.compile(_GAVEL_LINE + r"[a-z]+\t[^\t]*\t[^\t]*\t[^\t]*\t[^\t]*")
@@ -166,13 +166,13 @@ def shockwave_trace(path: str | os.PathLike[str]) -> Trace:
 
 def _trace(table: Table, gpus: Ints, work: Ints) -> Trace:
     """Return the trace; a job is due when its SLO, in multiples of its running time, has passed."""
-    arrival = table.decimals("arrival_time", _GAVEL_PLACES, MAX_S)
+    arrival = table.decimals("arrival_time", _PLACES_OF_SECONDS, MAX_S)
     without = _negative(table, "SLO")
     cells = [
         "0" if none else cell for none, cell in zip(without, table.columns["SLO"], strict=True)
     ]
     filled = Table(table.file, {"SLO": cells}, table.lines)
-    slo = filled.decimals("SLO", _GAVEL_PLACES, _MAX_SLO).tolist()
+    slo = filled.decimals("SLO", _PLACES_OF_SECONDS, _MAX_SLO).tolist()
     due = [
         NEVER if none else at + times * us // _UNIT
         for none, at, times, us in zip(
@@ -339,8 +339,6 @@ POINTS = tuple((cores, round(gb * MIB_PER_GB)) for cores in CORES for gb in MEMO
 
 _SYNERGY_COLUMNS = ("job", "model", "arrival", "iterations", "gpus")
 _LINE = re.compile(r"\d+,[A-Za-z][A-Za-z0-9]*,\d+(\.\d+)?,\d+,\d+")
-_SYNERGY_PLACES = 6
-_SYNERGY_ITERATIONS = 10**12
 
 
 def is_synergy(path: str | os.PathLike[str]) -> bool:
@@ -363,7 +361,7 @@ def synergy_trace(path: str | os.PathLike[str]) -> Trace:
         profiles = profiles_of(load_values(file))
     except InvalidInputError as error:
         raise error if error.file else error.inside(file) from None
-    iterations = positive(table, "iterations", _SYNERGY_ITERATIONS)
+    iterations = positive(table, "iterations", _MAX_ITERATIONS)
     speeds = np.empty((len(iterations), len(POINTS)), dtype=np.int64)
     work = np.empty(len(iterations), dtype=np.int64)
     for row, model in enumerate(table.columns["model"]):
@@ -382,7 +380,7 @@ def synergy_trace(path: str | os.PathLike[str]) -> Trace:
         speeds[row] = np.array(matrix.speeds, dtype=np.int64).ravel()
     models, model_of = numbered(table.columns["model"], len(work))
     return Trace.of(
-        table.decimals("arrival", _SYNERGY_PLACES, MAX_S),
+        table.decimals("arrival", _PLACES_OF_SECONDS, MAX_S),
         positive(table, "gpus", MAX_GPUS),
         work,
         model=model_of,

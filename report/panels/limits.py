@@ -49,7 +49,10 @@ def caps(subject: Subject) -> Iterator[Table]:
         return (
             name,
             measure.text(before[name][measure]),
-            *(_cap_meter(measure, used[name][measure], most) for used in after),
+            *(
+                _meter(measure.text(used[name][measure]), _part(used[name][measure], most))
+                for used in after
+            ),
             measure.text(most),
         )
 
@@ -88,9 +91,13 @@ def _used(subject: Subject, held: Iterator[tuple[str, Option]]) -> _Used:
     return used
 
 
-def _cap_meter(measure: Measure, used: int, most: int) -> Meter:
-    part = used / most if most else 1.0
-    return Meter(f"{measure.text(used)}, {percent(part)}", min(1.0, part), tight=True)
+def _part(used: int, most: int) -> float:
+    return used / most if most else 1.0
+
+
+def _meter(amount: str, share: float) -> Meter:
+    """Return an amount beside its share of a limit that the less is left of the tighter it is."""
+    return Meter(f"{amount}, {percent(share)}", min(1.0, share), tight=True)
 
 
 # What is free: whole hosts and domains of each level, and tasks that there is room for.
@@ -171,7 +178,7 @@ def pools(subject: Subject) -> Iterator[Table]:
             usage.resource,
             usage.where,
             resource_text(usage.resource, usage.before),
-            *map(_meter, same),
+            *(_meter(resource_text(one.resource, one.after), one.share) for one in same),
             resource_text(usage.resource, usage.capacity),
         )
 
@@ -182,11 +189,6 @@ def pools(subject: Subject) -> Iterator[Table]:
         map(row, shown),
     )
     yield replace(made, more=len(first) - len(shown))
-
-
-def _meter(usage: PoolUsage) -> Meter:
-    text = f"{resource_text(usage.resource, usage.after)}, {percent(usage.share)}"
-    return Meter(text, min(1.0, usage.share), tight=True)
 
 
 # Uplinks: what jobs send over the links of domains, before and after.
@@ -205,7 +207,7 @@ def uplinks(subject: Subject) -> Iterator[Table]:
         return (
             usage.where,
             megabits(usage.before),
-            *map(_uplink_meter, same),
+            *(_meter(megabits(one.after), one.share) for one in same),
             megabits(usage.bandwidth),
         )
 
@@ -215,11 +217,6 @@ def uplinks(subject: Subject) -> Iterator[Table]:
         map(row, first[:MAX_ROWS]),
     )
     yield replace(made, more=max(0, len(first) - MAX_ROWS))
-
-
-def _uplink_meter(usage: UplinkUsage) -> Meter:
-    text = f"{megabits(usage.after)}, {percent(usage.share)}"
-    return Meter(text, min(1.0, usage.share), tight=True)
 
 
 # GPUs in use by model, and what tenants hold of their quotas, before and after.

@@ -123,11 +123,6 @@ class _FreeGpus:
         return tuple(free_gpus.pop() for _ in range(count))
 
 
-def _preference(level: int, rank: int) -> int:
-    """Rate a GPU of a displaced job for a task: of two, the larger is taken."""
-    return level if level <= rank else -level
-
-
 def _displaced_from(placement: Placement) -> Mapping[int, Mapping[int, int]]:
     """Return, by host and GPU, the least rank that may have what a displaced job had there."""
     found: defaultdict[int, dict[int, int]] = defaultdict(dict)

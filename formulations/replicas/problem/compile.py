@@ -125,12 +125,24 @@ def _reads(wan: Wan, job_class: Ints, dataset_class: Ints) -> tuple[Ints, Ints, 
     first = np.unique(job_class, return_index=True)[1]
     mine = np.flatnonzero(first[job_class[wan.read_job]] == wan.read_job)
     reader, read = job_class[wan.read_job[mine]], dataset_class[wan.read_dataset[mine]]
-    dataset_classes = int(dataset_class.max(initial=-1)) + 1
-    keys, place = np.unique(reader * max(dataset_classes, 1) + read, return_inverse=True)
-    gib = _sums_by_key(place, wan.read_gib[mine], len(keys))
-    remote = np.ones(len(keys), dtype=np.bool_)
-    np.logical_and.at(remote, place, wan.read_remote[mine])
-    return keys // max(dataset_classes, 1), keys % max(dataset_classes, 1), gib, remote
+    return _summed(
+        reader,
+        read,
+        int(dataset_class.max(initial=-1)) + 1,
+        wan.read_gib[mine],
+        wan.read_remote[mine],
+    )
+
+
+def _summed(
+    reader: Ints, read: Ints, datasets: int, gib: Ints, remote: Bools
+) -> tuple[Ints, Ints, Ints, Bools]:
+    """Return reader, dataset, GiB, and whether all may be remote, of each (reader, dataset)."""
+    span = max(1, datasets)
+    keys, place = np.unique(reader * span + read, return_inverse=True)
+    may_be_remote = np.ones(len(keys), dtype=np.bool_)
+    np.logical_and.at(may_be_remote, place, remote)
+    return keys // span, keys % span, _sums_by_key(place, gib, len(keys)), may_be_remote
 
 
 def _sums_by_key(place: Ints, amounts: Ints, count: int) -> Ints:
@@ -316,13 +328,7 @@ def aggregate_problem(wan: Wan) -> AggregateProblem:
 
 def _reads_by_job(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:
     """Return job, dataset, GiB, and whether it may be remote, of each (job, dataset) read."""
-    span = max(1, len(wan.datasets))
-    key, at = np.unique(wan.read_job * span + wan.read_dataset, return_inverse=True)
-    gib = np.zeros(len(key), dtype=np.int64)
-    np.add.at(gib, at, wan.read_gib)
-    remote = np.ones(len(key), dtype=np.bool_)
-    np.logical_and.at(remote, at, wan.read_remote)
-    return key // span, key % span, gib, remote
+    return _summed(wan.read_job, wan.read_dataset, len(wan.datasets), wan.read_gib, wan.read_remote)
 
 
 def _classes(wan: Wan, job: Ints, dataset: Ints, remote: Bools) -> tuple[Ints, Ints]:
