@@ -21,9 +21,9 @@ SlurmdUser={user}
 AuthType=auth/none
 CredType=cred/none
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool/%n
+SlurmdSpoolDir={spool}/%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/spool/%n.pid
+SlurmdPidFile={spool}/%n.pid
 SlurmctldLogFile={folder}/log/slurmctld.log
 SlurmdLogFile={folder}/log/%n.log
 MailProg=/bin/true
@@ -83,11 +83,14 @@ def host_names(size: Size) -> tuple[str, ...]:
     )
 
 
-def write_configuration(folder: Path, size: Size, port: int, more: str) -> None:
-    """Write all files; slurmctld has the port, and the hosts those that follow."""
+def write_configuration(folder: Path, spool: Path, size: Size, port: int, more: str) -> None:
+    """Write all files; slurmctld has the port, and the hosts those that follow.
+
+    In `spool` are sockets, the paths of which may have 108 characters.
+    """
     names = host_names(size)
-    for name in ("state", "log", "gpu", *(f"spool/{host}" for host in names)):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    for made in (*(folder / name for name in ("state", "log", "gpu")), *(spool / n for n in names)):
+        made.mkdir(parents=True, exist_ok=True)
     for number in range(8):
         (folder / "gpu" / f"gpu{number}").touch()
     nodes = f"gpu[00-{size.hosts - 1:02d}]"
@@ -98,6 +101,7 @@ def write_configuration(folder: Path, size: Size, port: int, more: str) -> None:
             host=host,
             user=getpass.getuser(),
             folder=folder,
+            spool=spool,
             port=port,
             first=port + 1,
             last=port + size.hosts,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -81,19 +82,21 @@ class Lab:
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._controller: subprocess.Popen[bytes] | None = None
         self._ports: Ports | None = None
+        self._up = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            spool = Path(stack.enter_context(TemporaryDirectory(prefix="lab-")))
             stack.callback(self._kill)
             self._ports = Ports()
-            write_configuration(self.folder, self.size, self._ports.first, self._more)
+            write_configuration(self.folder, spool, self.size, self._ports.first, self._more)
             if "AccountingStorageHost" in self._more:
                 self._wait(self._is_registered, "slurmdbd does not answer")
             for name in self.names:
                 self._daemons.append(self._daemon(SLURMD, "-D", "-N", name))
             self.start_controller("-c")
             self._wait_for_hosts()
-            stack.pop_all()
+            self._up = stack.pop_all()
         return self
 
     def __exit__(
@@ -106,7 +109,7 @@ class Lab:
             if self._controller is not None and self._controller.poll() is None:
                 self.cancel_all()
         finally:
-            self._kill()
+            self._up.close()
 
     def run(self, *words: str, text: str | None = None) -> str:
         """Run a command of Slurm, or a shell on `text`, and return what it prints."""

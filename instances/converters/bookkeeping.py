@@ -24,6 +24,9 @@ MAX_LINE = 2_000
 MAX_WRONG = 1000
 """Entries that cannot be read, beyond which a source is none of a cluster."""
 
+NO_TIME = "not in the dump: when it was taken; the newest moment in it stands for that"
+"""A note of a round whose time is a guess."""
+
 
 @dataclass(slots=True)
 class Bookkeeping:

@@ -71,6 +71,7 @@ class KubernetesSource:
                 levels=self._levels,
                 movable=self._movable,
                 accelerators=self._accelerators,
+                now=int(time.time()),
             )
         except InvalidInputError as error:
             raise SourceError(str(error)) from None

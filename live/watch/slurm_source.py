@@ -74,12 +74,12 @@ class SlurmSource:
             folder = Path(name)
             for part, commands in _OTHERS:
                 self._ask(part, commands, folder, needed=False)
-            taken = time.monotonic()
+            taken, now = time.monotonic(), int(time.time())
             self._probed, _ = run(_PROBE, timeout_s=self._timeout_s)
             self._ask("nodes", _NODES, folder, needed=True)
             self._ask("jobs", _JOBS, folder, needed=True)
             try:
-                made = read_slurm([folder], movable=self._movable, lenient=True)
+                made = read_slurm([folder], movable=self._movable, lenient=True, now=now)
             except InvalidInputError as error:
                 raise SourceError(str(error).replace(f"{name}/", "")) from None
         return Reading(made, taken)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.bookkeeping import NO_TIME, Bookkeeping
 from placewright.instances.converters.kubernetes import kueue
 from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERATORS, counting
 from placewright.instances.converters.kubernetes.dump import PODS, Dump, read_dump
@@ -90,7 +91,8 @@ def read_kubernetes(
     """
     where = " ".join(os.fspath(file) for file in files)
     with counting(accelerators):
-        return _converted(read_sources(files), where, levels, Bookkeeping(), movable=movable)
+        book = Bookkeeping(notes=[NO_TIME])
+        return _converted(read_sources(files), where, levels, book, 0, movable=movable)
 
 
 def convert_kubernetes(
@@ -100,6 +102,7 @@ def convert_kubernetes(
     levels: Sequence[str] = (),
     movable: bool = False,
     accelerators: Mapping[str, str] = NO_ACCELERATORS,
+    now: int = 0,
 ) -> LiveConversion:
     """Turn objects of a Kubernetes cluster, as its API server has them, into a round.
 
@@ -113,6 +116,8 @@ def convert_kubernetes(
         What errors call the place that they are from.
     levels, movable, accelerators
         As for `read_kubernetes`.
+    now
+        When they were read, in seconds since 1970.
 
     Raises
     ------
@@ -121,7 +126,9 @@ def convert_kubernetes(
     """
     book = Bookkeeping(lenient=True)
     with counting(accelerators):
-        return _converted(sources_of(list(objects), where), where, levels, book, movable=movable)
+        return _converted(
+            sources_of(list(objects), where), where, levels, book, now, movable=movable
+        )
 
 
 def _converted(
@@ -129,12 +136,13 @@ def _converted(
     where: str,
     levels: Sequence[str],
     book: Bookkeeping,
+    now: int,
     *,
     movable: bool,
 ) -> LiveConversion:
     if not sources.get(NODE):
         raise InvalidInputError(_without_nodes(sources), file=where, show_value=False)
-    dump = read_dump(sources, book)
+    dump = replace(read_dump(sources, book), taken=now)
     if not dump.nodes:
         raise InvalidInputError(
             "has no node that can be a host; expected at least one", file=where, show_value=False

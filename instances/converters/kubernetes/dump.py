@@ -52,13 +52,15 @@ class Dump:
     tiers: Sequence[str]
     caveats: Caveats
     parents: Mapping[str, str]
+    taken: int = 0
 
     @property
     def now(self) -> int:
-        """The latest moment that an object speaks of, as having been."""
-        return max(self._moments(), default=0)
+        """When it was taken, or the latest moment that an object speaks of, as having been."""
+        return max(self.taken, *self._moments())
 
     def _moments(self) -> Iterator[int]:
+        yield 0
         conditions = chain(
             (c for node in self.nodes.values() for c in node.status.conditions),
             (c for pod in self.pods for c in pod.status.conditions),

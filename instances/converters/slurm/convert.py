@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.bookkeeping import NO_TIME, Bookkeeping
 from placewright.instances.converters.slurm.caveats import read_caveats
 from placewright.instances.converters.slurm.context import Context
 from placewright.instances.converters.slurm.eligibility import (
@@ -56,7 +56,11 @@ SHOWN = {"partitions": "scontrol show partition", "config": "scontrol show confi
 
 
 def read_slurm(
-    sources: Sequence[str | os.PathLike[str]], *, movable: bool = False, lenient: bool = False
+    sources: Sequence[str | os.PathLike[str]],
+    *,
+    movable: bool = False,
+    lenient: bool = False,
+    now: int | None = None,
 ) -> LiveConversion:
     """Turn a dump of Slurm into a round, in the JSON dialects v0.0.38 to v0.0.45.
 
@@ -70,6 +74,9 @@ def read_slurm(
         Running jobs that Slurm may requeue can be moved or preempted; else all are pinned.
     lenient
         Entries that cannot be read are left out and counted; else the first one is an error.
+    now
+        When the dump was taken, in seconds since 1970, for dialects that do not say it; by default
+        the newest moment in it.
 
     Raises
     ------
@@ -84,7 +91,10 @@ def read_slurm(
     of_jobs, of_nodes = (
         read_records(Dump, found.parts[part], part).last_update for part in ("jobs", "nodes")
     )
-    now = min(of_jobs or max(_moments(jobs), default=of_nodes or 0), MAX_NOW)
+    newest = max(_moments(jobs), default=of_nodes or 0)
+    if not of_jobs and now is None:
+        book.notes.append(NO_TIME)
+    now = min(of_jobs or max(newest, now or 0), MAX_NOW)
     nodes = take_nodes(listed, book, reservations="reservations" in found.parts)
     if not nodes.by_name:
         raise InvalidInputError(

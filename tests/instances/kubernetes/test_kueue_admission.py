@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from placewright import solve_round
+from placewright.instances.converters.kubernetes.convert import convert_kubernetes
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.documents.plan import DecisionKind
@@ -499,3 +500,13 @@ def test_pods_that_preempt_nobody(tmp_path, policy, fits):
     made = convert(tmp_path, NODES[0], low, high, movable=True)
     assert [job.preempts for job in made.round.jobs] == [None if fits else (), None]
     assert bool(preempted(made)) is fits
+
+
+def test_a_workload_that_was_evicted_waits_until_kueue_queues_it_again():
+    """The time is that of the look, though nothing in the cluster has changed since."""
+    one = waits("w", "q")
+    one["status"] = {"requeueState": {"count": 1, "requeueAt": "1970-01-01T01:00:00Z"}}
+    items = [*NODES, *FLAVORS, queue("q", {"a": {GPU: "8"}}), local("q"), one]
+    for now, begins in ((3599, 3600), (3600, None)):
+        made = convert_kubernetes(copy.deepcopy(items), "here", now=now).round
+        assert [job.not_before for job in made.jobs] == [begins]

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import slurm_dumps
 
 from placewright import Plan, Round, load_round, verify
 from placewright.instances.converters import Bookkeeping, LiveConversion
@@ -318,6 +319,23 @@ def test_slurm_is_looked_at_again_soon_after_a_job_has_ended(monkeypatch):
     source._probed = "1 RUNNING\n"
     source.wait(40)
     assert slept == [pytest.approx(10)] * 3
+
+
+def test_a_job_begins_at_its_time_though_nothing_else_happens(monkeypatch):
+    """The time of a round is that of the look: old dialects of Slurm do not say theirs."""
+    jobs = [slurm_dumps.job(1, tres_per_node="gpu:8", eligible_time=5000)]
+    nodes = [slurm_dumps.node("h0")]
+    said = {"jobs": json.dumps({"jobs": jobs}), "nodes": json.dumps({"nodes": nodes})}
+
+    def run(words, timeout_s):
+        return {"squeue": said["jobs"], "sinfo": said["nodes"]}.get(words[0]), ""
+
+    monkeypatch.setattr(slurm_source, "run", run)
+    source, begins = slurm_source.SlurmSource(timeout_s=1, movable=False), []
+    for now in (4990, 5000):
+        monkeypatch.setattr(slurm_source.time, "time", lambda now=now: float(now))
+        begins.append(source.read().round.jobs[0].not_before)
+    assert begins == [5000, None]
 
 
 def test_jobs_are_told_again_why_they_wait_when_more_than_numbers_changed(monkeypatch):
