@@ -191,7 +191,8 @@ AsMapping = BeforeValidator(_mapping)
 Texts = Annotated[dict[str, Text], AsMapping]
 """Texts by key, such as annotations and selectors, which may hold anything."""
 
-Labels = Annotated[dict[NameText, Annotated[str, BeforeValidator(_label)]], AsMapping]
+LabelText = Annotated[str, BeforeValidator(_label)]
+Labels = Annotated[dict[NameText, LabelText], AsMapping]
 """Labels of an object, of which names are made."""
 
 Quantities = Annotated[dict[NameText, Quantity], AsMapping]

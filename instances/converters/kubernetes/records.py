@@ -10,6 +10,7 @@ from pydantic import Field
 from placewright.instances.converters.kubernetes.accessor import (
     AsList,
     CountOrOne,
+    LabelText,
     Labels,
     Moment,
     NameText,
@@ -133,7 +134,7 @@ class Port(Record):
 
     hostPort: PortNumber = 0  # noqa: N815
     containerPort: PortNumber = 0  # noqa: N815
-    protocol: Text = "TCP"
+    protocol: LabelText = ""
 
 
 class Container(Record):

@@ -91,6 +91,7 @@ def objects() -> list[Any]:
     meta = {"uid": "u", "labels": {"scheduling.x-k8s.io/pod-group": "g"}}
     meta["ownerReferences"] = [{"kind": "Job", "name": "j", "controller": True}]
     odd_pod = pod("p", 8, host="n2", meta=meta, priority=4, nodeSelector={"a": "b"})
+    odd_pod["spec"]["containers"][0]["ports"] = [{"hostPort": 81, "protocol": "TCP"}]
     group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
     group |= {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 1}}
     flavor = of("ResourceFlavor", "f", spec={"topologyName": "gke", "nodeLabels": {"a": "b"}})
