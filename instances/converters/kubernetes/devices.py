@@ -42,6 +42,7 @@ _DEEPER = (
 
 _PLAIN = {"name", "exactly", "deviceClassName", "count", "allocationMode"}
 _COUNT = "nvidia.com/gpu.count"
+_SOME = re.compile(r"[1-9][0-9]{0,5}")
 _DRIVER = re.compile(r"""device\.driver\s*==\s*['"]([\w.-]+)['"]""")
 _CLASS = re.compile(
     r"""\s*device\.driver\s*==\s*['"]([\w.-]+)['"]\s*"""
@@ -347,7 +348,7 @@ def _class(raw: Any) -> _Class:
 def _plugin(raw: Any) -> tuple[str, int] | None:
     """Return the GPUs of a device plugin that a node has: their resource, and how many."""
     has = _dict(raw, "status", "allocatable")
-    counts = {str(k): int(v) for k, v in has.items() if str(v).isdecimal() and 0 < int(v) < 10**6}
+    counts = {str(k): int(v) for k, v in has.items() if _SOME.fullmatch(str(v))}
     return next(((name, counts[name]) for name in accelerators_in(counts)), None)
 
 

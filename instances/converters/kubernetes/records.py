@@ -10,8 +10,8 @@ from pydantic import Field
 from placewright.instances.converters.kubernetes.accessor import (
     AsList,
     CountOrOne,
-    LabelText,
     Labels,
+    LabelText,
     Moment,
     NameText,
     OptionalName,

@@ -16,7 +16,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.quantities import small_number
 
-_ASKED = re.compile(r"([^,:|]+)(?::([0-9]+))?")
+_ASKED = re.compile(r"([^,:|]+)(?::([0-9]{1,15}))?")
 """One licence that a job asks for, `matlab@flex:2`; without a number it is one."""
 
 NOT_ASKED = "licences, as the dump does not have what `scontrol show licenses` prints"

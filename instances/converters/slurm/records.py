@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
@@ -24,6 +25,8 @@ OWN = ("Assoc", "BeginTime", "Dependency", "JobArrayTaskLimit", "Licenses", "Par
 """How reasons begin for which Slurm keeps a job waiting though there may be room for it."""
 
 MAX_ALLOCATION = 200_000
+
+_DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 class HeldNode(NamedTuple):
@@ -77,7 +80,10 @@ def _allocation(value: Any) -> tuple[HeldNode, ...]:
     if not isinstance(value, dict):
         raise ValueError("expected a mapping")  # noqa: TRY004
     nodes = value.get("nodes")
-    held = nodes.get("allocation") if isinstance(nodes, dict) else value.get("allocated_nodes")
+    if isinstance(nodes, str | None):
+        held = value.get("allocated_nodes")
+    else:
+        held = _inner(nodes, "allocation")
     if held is None:
         return ()
     if not isinstance(held, list) or len(held) > MAX_ALLOCATION:
@@ -92,13 +98,19 @@ def _held_node(node: Any) -> HeldNode:
     if not isinstance(name, str):
         raise ValueError("expected the name of each allocated node")  # noqa: TRY004
     cpus, memory = node.get("cpus"), node.get("memory")
-    counted = cpus.get("count") if isinstance(cpus, dict) else None
-    mib = memory.get("allocated") if isinstance(memory, dict) else node.get("memory_allocated", 0)
+    counted = None if cpus is None else _inner(cpus, "count")
+    mib = node.get("memory_allocated") if memory is None else _inner(memory, "allocated")
     for amount in (counted, mib):
         number = isinstance(amount, int) and not isinstance(amount, bool)
         if amount is not None and not (number and 0 <= amount <= MAX_AMOUNT):
             raise ValueError("expected whole numbers of CPUs and memory of each allocated node")
     return HeldNode(name, counted, _cores(node.get("sockets")), mib or 0)
+
+
+def _inner(value: Any, key: str) -> Any:
+    if not isinstance(value, dict) or (value and key not in value):
+        raise ValueError(f"expected a mapping that has {key!r}")
+    return value.get(key)
 
 
 def _cores(sockets: Any) -> int:
@@ -226,7 +238,7 @@ class SlurmJob(Record):
     def most_nodes(self) -> int | None:
         """The most nodes that it may have, None for any number."""
         last = asked_of(self.admin_comment).get(NUM_NODES, "").rpartition("-")[2]
-        most = int(last) if last.isascii() and last.isdigit() else self.max_nodes
+        most = int(last) if _DIGITS.fullmatch(last) else self.max_nodes
         return max(self.least_nodes, most) if most else None
 
     @property

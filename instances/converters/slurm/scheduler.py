@@ -285,11 +285,11 @@ def _shares(part: Part | None, book: Bookkeeping) -> dict[tuple[str, str], float
     """Return the fair-share factor by account and user; accounts as such may have none."""
     found = {}
     for line, row in table(part.text) if part is not None and part.text else ():
-        share, key = row.get("FairShare", "").strip(), (row["Account"].strip(), row["User"].strip())
+        share, *key = (row.get(one, "").strip() for one in ("FairShare", "Account", "User"))
         if _SHARE.fullmatch(share) is None:
             expected = "expected a factor from 0 to 1, such as 0.500000"
             book.refuse(_refused(part.file if part else "", line, "FairShare", share, expected))
             book.leave("shares", "cannot be read: FairShare", "/".join(key))
         elif share:
-            found[key] = float(share)
+            found[key[0], key[1]] = float(share)
     return found

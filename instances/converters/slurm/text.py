@@ -18,7 +18,7 @@ _NO_LIMIT = frozenset({"", "-1", "INFINITE", "NONE", "UNLIMITED", "PARTITION_LIM
 def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the rows of what `sacctmgr -P` prints, by the columns of its header, with lines."""
     header, *lines = text.splitlines()
-    columns = header.split("|")
+    columns = [name.strip() for name in header.split("|")]
     for number, line in enumerate(lines, 2):
         if line.strip():
             cells = line.split("|")

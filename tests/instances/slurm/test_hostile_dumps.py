@@ -34,6 +34,16 @@ PENDING = job(1, tres_per_node="gpu:1")
         ("jobs", {"job_resources": []}, "jobs[0].job_resources: []: expected a mapping"),
         (
             "jobs",
+            {"job_resources": {"nodes": 17.25}},
+            "jobs[0].job_resources: {'nodes': 17.25}: expected a mapping that has 'allocation'",
+        ),
+        (
+            "jobs",
+            {"job_resources": {"nodes": {"allocation": [{"name": "h0", "memory": {"x": 1}}]}}},
+            "jobs[0].job_resources: {'nodes': {'allocation': [{'name': 'h0', 'memory': {'x': ",
+        ),
+        (
+            "jobs",
             {"job_resources": {"allocated_nodes": [{"nodename": "h0", "sockets": 7}]}},
             "jobs[0]",
         ),
@@ -103,6 +113,7 @@ TEXTS = [
         "Name|Priority|PreemptExemptTime\nn|1|x\n",
         "2: PreemptExemptTime: 'x': expected a dur",
     ),
+    ("shares", " Account|User|FairShare\na|mia|x\n", "2: FairShare: 'x': expected a factor"),
     ("shares", "Account|User|FairShare\na|mia|x\n", "2: FairShare: 'x': expected a factor"),
     (
         "config",
