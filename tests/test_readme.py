@@ -105,6 +105,7 @@ def test_the_first_example_shows_what_the_command_prints(clone):
     assert [table.splitlines()[0] for table in tables][1:] == EXCERPT
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("system", ["slurm", "kubernetes"])
 def test_a_dump_is_explained_as_the_readme_shows(system, clone):
     (shown,) = (text for text in blocks(README, "text") if f" convert {system} dump" in text)
@@ -118,6 +119,7 @@ def test_a_dump_is_explained_as_the_readme_shows(system, clone):
     assert printed[: len(lines)] == lines
 
 
+@pytest.mark.nightly
 def test_the_presets_make_rounds_that_are_solved(clone):
     lines = [line for line in commands(TOUR) if line.startswith("placewright preset")]
     assert len(lines) == 4
@@ -126,6 +128,7 @@ def test_the_presets_make_rounds_that_are_solved(clone):
     assert "1,322 GPU-s   1,322 GPU-s   0 %   certified" in printed[0]
 
 
+@pytest.mark.nightly
 def test_the_other_commands_of_the_tour_work_one_after_the_other(clone):
     lines = [line for line in commands(TOUR) if not line.startswith("placewright preset")]
     for line in lines:

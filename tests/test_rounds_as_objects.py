@@ -201,6 +201,7 @@ def mistakes(module: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rou
     yield from refused
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("name", MODULES)
 def test_every_mistake_is_refused_by_every_entrance_with_the_loaders_words(
     name, helper, monkeypatch

@@ -148,6 +148,7 @@ def test_a_round_that_is_not_solved_any_more_is_a_failure(compare):
     assert found.failures == ["tiny-c: InternalError: no"]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("pattern", "number"),
     by_day(

@@ -94,6 +94,7 @@ def test_a_value_beyond_a_bound_is_noticed() -> None:
     assert not network.beaten([7, 0], terms)  # that bound is for plans of value 8
 
 
+@pytest.mark.nightly
 def test_no_method_beats_a_bound() -> None:
     rows = list(network.run(network.cases(quick=True)[: examples(day=1, nightly=3)], quick=True))
     assert {(row.status, row.note) for row in rows} == {("done", "")}

@@ -7,6 +7,7 @@ import pytest
 from benchmarks import policies
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not policies.ORACLES.is_dir(), reason="needs the published figures")
 def test_quick_cases_meet_what_is_published() -> None:
     rows = list(policies.run(policies.cases(quick=True), quick=True))

@@ -31,6 +31,7 @@ def test_more_servers_have_no_closed_form() -> None:
         queueing.least_remaining_first(8, 0.9)
 
 
+@pytest.mark.nightly
 def test_replays_are_within_their_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queueing, "QUICK_JOBS", examples(day=10_000, nightly=60_000))
     rows = list(queueing.run(queueing.cases(quick=True), quick=True))

@@ -409,6 +409,7 @@ def test_an_engine_within_the_spread_and_the_tolerance_is_not_behind(bench, monk
     assert not bench.report.failed(rows)
 
 
+@pytest.mark.nightly
 def test_cases_whose_rows_are_kept_are_not_run_again(bench, monkeypatch, capsys, tmp_path):
     tried = []
 
@@ -477,6 +478,7 @@ def test_drained_hosts_have_work_and_are_the_same_each_time(bench):
     assert bench.presets.PRESETS["drain"](round_).policy.vacate == vacated
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("in_process")
 def test_every_preset_is_decided_on_files_like_those_of_the_trace(bench, monkeypatch, tmp_path):
     nodes = ["sn,cpu_milli,memory_mib,gpu,model"]

@@ -169,7 +169,7 @@ def test_a_dump_is_judged_by_what_runs_in_it(capsys):
     assert "jobs: " in printed.err
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("seed", "gap"), [(1, "0 %"), (3, "12.1 %"), (5, "14.5 %")])
 def test_the_distance_of_a_real_kueue_is_proven(seed, gap, capsys):
     captured = Path(__file__).parents[3] / "shared" / "data" / "live" / "kubernetes" / "captured"

@@ -43,6 +43,7 @@ def in_shell(shell: str, line: str, home: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("shell", "startup", "script"),
     [

@@ -171,6 +171,7 @@ def test_a_round_names_its_regions_and_datasets(run, regional, tmp_path):
         assert row in lines
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("name", "says"),
     [

@@ -139,7 +139,7 @@ def test_hosts_without_levels_are_drawn(run, tmp_path, first_fit):
     assert run("show", paths[0], "--plan", paths[1], "-o", paths[2]).code == 0
 
 
-@pytest.mark.nightly(after=2)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".PNG"])
 def test_everything_can_be_a_picture(run, tmp_path, round_file, plan_file, moving, suffix):
     cluster = tmp_path / "cluster.json"

@@ -88,7 +88,7 @@ def test_tables_on_a_full_disk_are_one_line_and_exit_3(round_file, plan_file):
     assert (done.returncode, done.stderr) == (3, line)
 
 
-@pytest.mark.nightly(after=4)
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("verb", ["schema", "generate", "show", "verify", "solve", "validate"])
 def test_a_reader_that_goes_ends_every_verb_quietly(verb, unbuffered, round_file, plan_file):

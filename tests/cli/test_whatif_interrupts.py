@@ -57,6 +57,7 @@ def interrupted_second(monkeypatch, *, planless: bool) -> None:
     monkeypatch.setattr("placewright.explain.whatif.solve_round", search)
 
 
+@pytest.mark.nightly
 def test_an_interrupt_of_the_second_search_compares_with_what_it_found(
     run, round_file, later, tmp_path, monkeypatch
 ):
@@ -81,6 +82,7 @@ def test_an_interrupt_before_a_second_plan_prints_the_first(
     assert not after.exists()
 
 
+@pytest.mark.nightly
 def test_an_interrupt_before_the_second_plan_as_json(run, round_file, later, monkeypatch):
     interrupted_second(monkeypatch, planless=True)
     done = run("whatif", round_file, "-e", later, "--format", "json")

@@ -61,7 +61,7 @@ def test_bundled_rounds(name: str, job: str) -> None:
     assert found.proof.blocked is not None
 
 
-@pytest.mark.nightly(after=2)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("policy", ["cells", "interleaving", "deadline", "geo"])
 def test_conflicts_of_random_rounds_are_proven(policy: str) -> None:
     draw = import_module(f"fuzz.policies.{policy}").POLICY.draw

@@ -97,7 +97,7 @@ def left_out(round_: Round, job: str) -> tuple[str, ...]:
 SAMPLE = [*islice(dumps(), None, None, 4), *islice(bundled(), None, None, 2)]
 
 
-@pytest.mark.nightly(after=14)
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("read", [pytest.param(read, id=name) for name, read in SAMPLE])
 def test_no_change_is_left_out(read: Callable[[], Round]) -> None:
     round_ = with_other_hosts(read())

@@ -11,10 +11,11 @@ import pytest
 from examples import examples
 from fuzz.dumps import __main__ as dumps
 
-INPUTS = examples(day=150, nightly=500)
+INPUTS = examples(day=60, nightly=500)
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("reader", list(dumps.READERS))
 def test_mutated_dumps_give_a_round_or_one_line(reader):
     # In a process of its own: the peak of memory is that of a process, other tests' included.
@@ -25,6 +26,7 @@ def test_mutated_dumps_give_a_round_or_one_line(reader):
     assert " 0 failures" in ended.stdout
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("reader", list(dumps.READERS))
 def test_rounds_of_mutated_dumps_are_explained_reported_and_exported(reader, capsys):
     assert dumps.main([reader, "--inputs", "12", "--use"]) == 0, capsys.readouterr().out

@@ -55,6 +55,7 @@ def test_a_guaranteed_job_starts_in_a_cell_beside_a_job_that_could_be_evicted() 
     assert not gang_starts(World(read(round_), "j"))
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     jobs = examples(day=2, nightly=4)
     whole = run("geo", jobs, 0, None, nothing)

@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from fuzz import drawing_caps, policies, run
 
-ROUNDS = examples(day=8, nightly=25)
+ROUNDS = examples(day=4, nightly=25)
 
 
 @pytest.mark.nightly(after=1)

@@ -27,7 +27,7 @@ REASONS = (
     Reason.DISPLACED_BY_PRIORITY,
     Reason.NOT_CHOSEN,
 )
-GREEDY, SOLVED = examples(day=100, nightly=300), examples(day=25, nightly=100)
+GREEDY, SOLVED = examples(day=40, nightly=300), examples(day=10, nightly=100)
 OTHER_POLICIES = (
     ("interleaving", GREEDY, 0.0),
     ("interleaving", SOLVED, 20.0),
@@ -35,7 +35,7 @@ OTHER_POLICIES = (
     ("cells", SOLVED, 20.0),
     ("geo", GREEDY, 0.0),
     ("geo", SOLVED, 20.0),
-    ("deadline", examples(day=200, nightly=500), 0.0),
+    ("deadline", examples(day=60, nightly=500), 0.0),
 )
 RULES = {"gang_reason", "cell_reason", "data_reason", "waits_for_data", "lease_reason"}
 FACTS = ("asked", "used", "limit", "excess", "free", "tasks", "places")
@@ -67,7 +67,7 @@ def check_reasons(
 # The greedy plan leaves more jobs waiting than the best one, and is as good to judge.
 @pytest.mark.parametrize(
     ("rounds", "time_limit"),
-    [(examples(day=200, nightly=600), 0.0), (examples(day=50, nightly=150), 20.0)],
+    [(examples(day=60, nightly=600), 0.0), (examples(day=20, nightly=150), 20.0)],
 )
 def test_each_reason_of_some_hundred_tiny_rounds_is_true(
     fuzz: SimpleNamespace, rounds: int, time_limit: float
@@ -76,6 +76,7 @@ def test_each_reason_of_some_hundred_tiny_rounds_is_true(
     assert found.keys() == set(REASONS) or not by_night()
 
 
+@pytest.mark.nightly(after=5)
 @pytest.mark.parametrize(("name", "rounds", "time_limit"), OTHER_POLICIES)
 def test_each_reason_under_another_policy_is_true(
     fuzz: SimpleNamespace, name: str, rounds: int, time_limit: float
@@ -100,9 +101,9 @@ def test_the_search_for_places_of_several_groups_is_exact(
         feasibility, "place_choice", lambda p, c: place(p, c) if len(c.groups) == 1 else None
     )
     monkeypatch.setattr(feasibility._Search, "finds", count)
-    for seed in range(examples(day=150, nightly=300)):
+    for seed in range(examples(day=60, nightly=300)):
         check_reasons(fuzz, seed, 0.0)
-    assert min(found[True], found[False]) > examples(day=15, nightly=50)
+    assert min(found[True], found[False]) > examples(day=3, nightly=50)
 
 
 def with_decision(plan: Plan, number: int, **update: object) -> Plan:
@@ -122,7 +123,7 @@ def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
 ) -> None:
     refuted, believed = Counter[Reason](), Counter[Reason]()
     wrong, unseen = Counter[str](), Counter[str]()
-    for seed in range(examples(day=50, nightly=150)):
+    for seed in range(examples(day=20, nightly=150)):
         policy = fuzz.policies.POLICIES[name]
         round_ = fuzz.play.read(policy.draw(Random(f"reasons {seed}")))
         plan = solve_round(round_, isolation="none", time_limit=0.0)

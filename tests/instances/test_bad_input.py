@@ -532,6 +532,7 @@ def test_a_number_of_thousands_of_digits_is_refused_by_its_path(tmp_path, name):
     assert reported.endswith("...: expected an integer")
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     "content",
     [

@@ -251,6 +251,7 @@ def test_what_is_left_of_a_job_is_at_least_a_second(tmp_path: Path) -> None:
     assert deadline_of(job, 10**6).work_s == 1
 
 
+@pytest.mark.nightly
 @needs_traces
 def test_the_traces_become_rounds() -> None:
     jobs = chronus_jobs(TRACES / "trace_job_Philly_MIX2.csv")

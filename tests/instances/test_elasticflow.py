@@ -199,6 +199,7 @@ def test_an_argument_out_of_its_range_is_named(
     assert (raised.value.path, raised.value.file) == ((path,), None)
 
 
+@pytest.mark.nightly(after=1)
 @needs_traces
 @pytest.mark.parametrize(
     ("cluster", "jobs", "early", "fixed", "elastic"),

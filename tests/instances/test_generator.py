@@ -116,6 +116,7 @@ def test_below_four_blocks_a_rack_has_one_model() -> None:
     ]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("mix", sorted(MIXES))
 def test_hosts_are_full_empty_or_partly_free_as_the_mix_says(mix: MixName) -> None:
     round_ = generate_round(80_000, 0, mix=mix, seed=3)
@@ -126,6 +127,7 @@ def test_hosts_are_full_empty_or_partly_free_as_the_mix_says(mix: MixName) -> No
     assert close(shares_of(free), expected, len(free))
 
 
+@pytest.mark.nightly
 def test_running_jobs_are_equally_likely_among_the_sizes_that_fit() -> None:
     round_ = generate_round(80_000, 0, seed=4)
     free = free_per_host(round_)
@@ -148,6 +150,7 @@ def test_running_jobs_ask_cores_and_memory_by_the_fixed_shares() -> None:
     assert close(shares_of(gib), {32: 0.35, 64: 0.45, 128: 0.2}, len(jobs))
 
 
+@pytest.mark.nightly
 def test_running_jobs_have_checkpoints_and_restart_times_by_the_fixed_shares() -> None:
     round_ = generate_round(40_000, 0, seed=5)
     running = [job.running for job in round_.jobs if job.running is not None]
@@ -182,6 +185,7 @@ def test_running_jobs_fill_a_host_from_its_first_gpu_up() -> None:
     assert all(gpus == list(range(len(gpus))) for gpus in used.values())
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("mix", WHOLE)
 def test_pending_sizes_models_and_weights_follow_the_shares(mix: MixName) -> None:
     jobs = pending(generate_round(4096, 40_000, mix=mix, seed=7))
@@ -207,6 +211,7 @@ def test_pending_sizes_models_and_weights_follow_the_shares(mix: MixName) -> Non
     assert close(shares_of(models), expected, len(jobs))
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("mix", "single", "gang"),
     [

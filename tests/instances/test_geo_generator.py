@@ -44,6 +44,7 @@ def test_demand_is_what_the_mix_says_and_2_63_times_supply_in_the_hottest_region
     assert facts.running / facts.gpus == pytest.approx(0.5, abs=0.1) or policy == "replicas"
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_round_of_the_second_size_keeps_the_same_promises(policy):
     round_ = generate(policy=policy, regions=20, datasets=400, jobs=10_000, gpus=50_000)
@@ -52,6 +53,7 @@ def test_a_round_of_the_second_size_keeps_the_same_promises(policy):
     assert facts.readers == (3, 17, 45)
 
 
+@pytest.mark.nightly
 def test_the_largest_round_keeps_the_same_promises():
     round_ = generate(policy="geo", regions=30, datasets=2000, jobs=100_000, gpus=250_000)
     facts = facts_of(round_)

@@ -145,6 +145,7 @@ def test_a_file_whose_name_is_none_of_a_region_is_refused(tmp_path):
         read_cluster(write(tmp_path, "two words", "1,10,1"))
 
 
+@pytest.mark.nightly(after=1)
 @needs_traces
 @pytest.mark.parametrize("policy", ["geo", "replicas"])
 def test_three_real_clusters_and_seven_like_them_make_ten_regions(policy):

@@ -157,6 +157,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_legal_rounds_of_extreme_numbers_have_a_plan(policy):
     """Each number is as large or small as its field and the checks allow."""

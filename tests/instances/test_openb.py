@@ -375,6 +375,7 @@ def test_the_whole_trace_converts(pods: str, jobs: int) -> None:
     assert "1,088 CPU-only pods" in converted.summary
 
 
+@pytest.mark.nightly
 @needs_trace
 def test_a_running_share_of_the_trace_is_valid() -> None:
     round_ = convert_openb(

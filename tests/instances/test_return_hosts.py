@@ -85,6 +85,7 @@ def solved(made: Round, backend: str = "highs") -> Plan:
     return plan
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "seeds"), [("highs", 60), ("cp-sat", 15), ("cbc", 15), ("scip", 15)]
 )

@@ -272,6 +272,7 @@ def test_a_bad_profile_exits_with_3_and_a_line_for_each_fault(tmp_path, capsys):
         assert 'jobs[0] "a".profile.stages' in error_text.err.splitlines()[0]
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize(
     "value",
     [[-1] * 3_000_000, [[1]] * 1_000_000, [1] * 3_000_000, "x" * 10**7],

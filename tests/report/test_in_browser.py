@@ -179,6 +179,7 @@ def test_texts_can_be_read_in_light_and_dark(show, subjects, scheme):
     assert probe(page, "faint") == []
 
 
+@pytest.mark.nightly
 def test_a_dump_of_64_hosts(show, subjects):
     page = show(render_report(*subjects.dumped()))
     assert colours(page) > 5
@@ -205,6 +206,7 @@ def test_two_plans(show, subjects):
     assert colours(page) > 5
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("name", ["muri", "chronus", "mast-regions", "mast-replicas", "nvidia-mig"])
 def test_other_policies(show, subjects, name):
     page = show(render_report(*subjects.solved(name)))
@@ -222,6 +224,7 @@ def cpu_seconds_to_load(page: Any) -> float:
     return next(one["value"] for one in measured if one["name"] == "TaskDuration")
 
 
+@pytest.mark.nightly
 def test_100_000_gpus(show, subjects):
     page = show(render_report(*subjects.large()))
     assert colours(page) > 20

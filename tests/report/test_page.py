@@ -209,5 +209,6 @@ def test_json_in_a_script_has_nothing_that_ends_it():
     assert json.loads(text)["a"] == "</script><!-- \u2028\u2029 & \x00 é"
 
 
+@pytest.mark.nightly
 def test_100_000_gpus_take_less_than_a_megabyte(subjects):
     assert len(render_report(*subjects.large())) < 1_000_000

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import pytest
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policies.gang import POLICY
 from fuzz.policy import Raw, TooManyPlansError
@@ -167,7 +168,7 @@ def chosen(every: list[tuple[Plan, Values]]) -> list[tuple[Plan, Values]]:
 
 def test_no_plan_is_better_by_what_a_sentence_names() -> None:
     told = going_on = beyond = 0
-    for round_, every in rounds(range(20)):
+    for round_, every in rounds(range(examples(day=6, nightly=20))):
         for plan, values in chosen(every):
             found = audit(round_, plan, time_limit=5, isolation="none")
             assert found.ok
@@ -191,4 +192,4 @@ def test_no_plan_is_better_by_what_a_sentence_names() -> None:
                 continue
             assert not any(better(others, start, names) for _, others in after), text
             going_on += bool(names)
-    assert min(told, going_on, beyond) > 10
+    assert min(told, going_on, beyond) > examples(day=1, nightly=10)

@@ -128,6 +128,7 @@ def test_measures_are_written_in_their_units():
     assert interval_text("jobs", None) == "-"
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1400, 500])
 def test_in_chromium_it_asks_for_nothing_and_fits_the_window(replayed, tmp_path: Path, width: int):

@@ -68,7 +68,7 @@ ROUNDS: dict[str, Callable[[], Round]] = {
 }
 
 
-@pytest.mark.nightly(after=3)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_slow_machine_makes_the_same_plan(
     name: str, monkeypatch: pytest.MonkeyPatch, left: Callable[[float], None]

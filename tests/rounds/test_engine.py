@@ -98,7 +98,7 @@ def test_tiny_rounds_agree_with_solve_round(change: Churn) -> None:
         assert first.value == certificate_of(alone).terms[0].value
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("mix", "change"), [("easy", churn), ("tight", everything)])
 def test_rounds_too_large_for_one_model_are_within_their_bounds(
     mix: str, change: Churn, monkeypatch: pytest.MonkeyPatch
@@ -157,6 +157,7 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
     assert any("adapted" in said for said in certificate_of(plan).degraded)
 
 
+@pytest.mark.nightly
 def test_an_engine_searches_in_each_round_whose_gap_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -91,7 +91,7 @@ def test_a_backend_that_raises_or_lies_costs_only_quality(
     survives(full_cluster, solve_round(full_cluster, isolation="none"), words)
 
 
-@pytest.mark.nightly(after=2)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -237,7 +237,7 @@ print(plan.model_dump_json(exclude={"certificate": {"run"}}))
 """
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("cells", [6000, -1], ids=["exact", "counts"])
 def test_deterministic_rounds_give_equal_plans_in_two_processes(cells: int) -> None:
     plans = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gang_parameters import set_parameters
 
-from examples import by_day
+from examples import by_day, examples
 from placewright import Changes, Engine, solve_round
 from placewright.formulations.gang import incremental
 from placewright.instances.documents.plan import TermResult
@@ -17,7 +17,7 @@ CLASSES = 3
 
 
 def strict_round(seed: int) -> Round:
-    round_ = generate_round(512, 120, mix="tight", seed=seed)
+    round_ = generate_round(examples(day=128, nightly=512), 120, mix="tight", seed=seed)
     jobs = (
         job if job.running else job.model_copy(update={"priority": min(job.priority, CLASSES - 1)})
         for job in round_.jobs

@@ -339,7 +339,7 @@ def cases(draw: st.DrawFn, most: int = 4) -> Case:
     return case(machines, jobs)
 
 
-@settings(max_examples=examples(day=150, nightly=400))
+@settings(max_examples=examples(day=60, nightly=400))
 @given(cases())
 def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case) -> None:
     round_, decisions = problem
@@ -352,7 +352,7 @@ def test_a_section_can_be_replayed_with_as_few_spares_as_any_order(problem: Case
 
 
 @pytest.mark.parametrize(("name", "value"), [("EXACT_JOBS", 1), ("EXACT_TRIES", 1)])
-@settings(max_examples=examples(day=40, nightly=100))
+@settings(max_examples=examples(day=20, nightly=100))
 @given(cases(most=7))
 def test_what_the_rule_orders_can_be_replayed(name: str, value: int, problem: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -127,7 +127,7 @@ def check(round_: Round, plan: Plan) -> None:
     assert better >= 0 if term.sense == "max" else better <= 0
 
 
-@pytest.mark.nightly(after=6)
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(("seed", "large"), [(0, False), (0, True), (1, True)])
 @pytest.mark.parametrize("feature", FEATURES)
 def test_plans_keep_pools(
@@ -139,6 +139,7 @@ def test_plans_keep_pools(
     check(round_, solve_round(round_, time_limit=0.5, isolation="none"))
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("feature", ["preemption", "strict", "backfill", "cells"])
 def test_successive_rounds_keep_pools(monkeypatch: pytest.MonkeyPatch, feature: str) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)

@@ -304,7 +304,7 @@ def test_a_guarantee_or_share_that_makes_no_sense_is_refused(
     assert path in str(refused.value)
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("large", [False, True])
 def test_more_than_eight_tenants_end_with_the_sum_of_all(
     large: bool, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ def pinned_throughput(round_: Round) -> bool:
     return pinned and "weighted_throughput" in round_.policy.terms
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("policy", ROUNDS)
 def test_a_job_that_fits_nowhere_leaves_each_class_and_term_as_it_was(policy: str) -> None:
     rounds = terms = in_classes = seed = 0

@@ -31,7 +31,7 @@ from placewright.solver import Arrays, InProcess, Limits, Model, Outcome, Status
 from placewright.solver.backends import highs
 from placewright.solver.certify import certified_bound, multipliers
 
-ROUNDS = examples(day=400, nightly=400, long=100_000)
+ROUNDS = examples(day=120, nightly=400, long=100_000)
 
 
 def random_model(seed: int, sense: str) -> Model:

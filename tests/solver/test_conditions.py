@@ -163,6 +163,7 @@ def test_unbounded_and_infeasible_are_distinguished(backend: str) -> None:
     assert InProcess().solve(backend, model.arrays("value"), LIMITS).status is Status.INFEASIBLE
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", ["highs", "cp-sat", "cbc", "scip"])
 def test_work_limit_repeats_its_answer_and_a_start_is_taken(backend: str) -> None:
     rng = np.random.default_rng(5)

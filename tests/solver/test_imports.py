@@ -38,6 +38,7 @@ def test_importing_the_package_imports_no_solver() -> None:
     )
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     "order", [("highs", "cp-sat", "scip", "cbc", "highs"), ("scip", "highs", "cbc", "cp-sat")]
 )

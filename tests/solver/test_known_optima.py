@@ -66,6 +66,7 @@ def test_continuous_column_fills_what_an_integer_column_may_leave(backend: str) 
     assert outcome.values.tolist() == pytest.approx([6.25, 0.0])
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("seed", range(6))
 def test_highs_and_cp_sat_agree_on_packing_with_general_integers(seed: int) -> None:
     rng = np.random.default_rng(seed)

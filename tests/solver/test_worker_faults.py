@@ -111,6 +111,7 @@ def test_last_point_of_a_crashed_backend_is_kept(worker) -> None:
     still_works(worker)
 
 
+@pytest.mark.nightly
 def test_streamed_point_that_is_not_feasible_is_dropped(worker) -> None:
     still_works(worker)
     heard = []
@@ -119,6 +120,7 @@ def test_streamed_point_that_is_not_feasible_is_dropped(worker) -> None:
     assert heard == []
 
 
+@pytest.mark.nightly
 def test_backend_that_takes_too_much_memory_is_killed(worker) -> None:
     outcome = solve(worker, "takes_memory", Limits(seconds=30.0, memory_mib=300))
     assert outcome.status is Status.FAILED
@@ -131,7 +133,7 @@ def test_program_started_by_a_killed_backend_is_killed_too(worker, tmp_path, mon
     note = tmp_path / "pid"
     monkeypatch.setenv("PLANTED_FILE", str(note))
     with Worker() as fresh:
-        outcome = solve(fresh, "hangs_with_a_program", Limits(seconds=3.0))
+        outcome = solve(fresh, "hangs_with_a_program", SHORT)
         assert outcome.message == "killed at the limit"
     assert is_gone(int(note.read_text()))
 
@@ -160,6 +162,7 @@ with Worker() as worker:
 """
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     "backend", ["highs", "cp-sat", "cbc", "scip", "planted_backends:hangs_with_a_program"]
 )

@@ -29,8 +29,8 @@ def examples(*, day: Number, nightly: Number, long: Number | None = None) -> Num
 
 
 def tried(number: int) -> int:
-    """Return a tenth of a number of solved rounds, a third nightly, ten times as many for long."""
-    return examples(day=max(4, number // 10), nightly=max(4, number // 3), long=10 * number)
+    """Return a twentieth of a number of solved rounds, nightly a third, for long tenfold."""
+    return examples(day=max(3, number // 20), nightly=max(4, number // 3), long=10 * number)
 
 
 def by_day(cases: Iterable[_Case], number: int = 1) -> list[_Case]:

@@ -164,6 +164,7 @@ def score_of(values: dict[str, int]) -> tuple[int, ...]:
     return tuple(-v if name.startswith("value") else v for name, v in values.items())
 
 
+@pytest.mark.nightly(after=1)
 def test_no_plan_with_the_same_guaranteed_jobs_is_better_than_the_certificate_says():
     random = Random(5)
     met = evictions = 0

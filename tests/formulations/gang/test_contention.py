@@ -147,6 +147,7 @@ def test_without_the_term_seven_of_twelve_rounds_overload_links() -> None:
     assert max(found) >= 100
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("examples", [150])
 def test_plans_of_large_rounds_are_valid_and_their_bounds_hold(
     oracle_contention: Any, monkeypatch: pytest.MonkeyPatch, examples: int

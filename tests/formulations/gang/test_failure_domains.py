@@ -67,7 +67,7 @@ def most_gangs(racks: Sequence[int], tasks: int, most: int) -> int:
     return min(sum(full[k:]) // (tasks - k * most) for k in range(-(-tasks // most)))
 
 
-@pytest.mark.nightly(after=4)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("racks", "tasks", "gangs"),
     [
@@ -95,6 +95,7 @@ def test_most_gangs_fit_and_it_is_proven(
     assert sum(decision.decision == "start" for decision in plan.decisions) == gangs
 
 
+@pytest.mark.nightly(after=10)
 @pytest.mark.parametrize("seed", range(40))
 def test_one_kind_is_exact(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
@@ -107,7 +108,7 @@ def test_one_kind_is_exact(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     assert value == bound == tasks * gpu * most_gangs(holds, tasks, most)
 
 
-@pytest.mark.nightly(after=25)
+@pytest.mark.nightly(after=6)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_bound_of_several_kinds_holds(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)

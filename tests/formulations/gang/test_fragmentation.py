@@ -122,6 +122,7 @@ def test_no_plan_strands_less_than_the_bound_without_a_solver(
     assert tight > examples(day=0, nightly=10)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("moving", [False, True])
 def test_larger_rounds_have_valid_plans_and_bounds(
     oracle: ModuleType,

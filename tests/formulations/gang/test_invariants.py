@@ -11,12 +11,13 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 
 STABLE = settings(
-    max_examples=60,
+    max_examples=examples(day=12, nightly=60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

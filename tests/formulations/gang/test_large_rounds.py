@@ -29,6 +29,7 @@ def rows_by_name(model: Any, name: str) -> int:
     return sum(block.size for block in model.row_blocks if block.name == name)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("terms", by_day([["share", "value"], ["value"]]))
 def test_a_tenant_per_job_is_no_square(terms: list[str]) -> None:
     number = 10_000

@@ -107,6 +107,7 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
         set_parameters(monkeypatch, "models", num_options_per_class=1)
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     ("backend", "examples", "cells", "columns"),
     [
@@ -139,6 +140,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("cells", "columns"), [(6000, 2000), (6000, 3), (-1, 3)])
 def test_later_terms_are_bounded_with_the_options_left_out(
     oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, cells: int, columns: int

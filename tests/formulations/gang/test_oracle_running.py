@@ -348,7 +348,7 @@ def test_its_plans_are_those_that_verify_accepts(
 ) -> None:
     """Among all that can be written down, but for the order of moves."""
 
-    @settings(max_examples=examples(day=8, nightly=30), **STABLE)
+    @settings(max_examples=examples(day=5, nightly=30), **STABLE)
     @given(tiny.running_rounds(preset=preset))
     def check(round_: Round) -> None:
         decisions = [named_decisions(round_, job_) for job_ in round_.jobs]
@@ -370,7 +370,7 @@ def test_in_many_of_the_rounds_some_job_has_to_move_or_stop(
 ) -> None:
     better = []
 
-    @settings(max_examples=examples(day=15, nightly=80), **STABLE)
+    @settings(max_examples=examples(day=8, nightly=80), **STABLE)
     @given(tiny.running_rounds(preset=preset))
     def check(round_: Round) -> None:
         raw = round_.model_dump()

@@ -49,7 +49,7 @@ def test_phases_have_names_of_their_own() -> None:
         assert len({phase.name for phase in nested}) == len(nested)
 
 
-@pytest.mark.nightly(after=8)
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"greedy"}))
 def test_a_plan_without_a_phase_is_valid(name: str) -> None:
     round_ = generate_round(32, 16, mix="hard", seed=1)

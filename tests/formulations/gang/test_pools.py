@@ -127,6 +127,7 @@ def test_large_and_small_jobs_share_the_power_of_two_racks(backend: str) -> None
     assert started(document, backend) == 4
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("tasks", "gangs"), [(10, 4), (20, 2), (33, 1)])
 def test_a_gang_uses_a_tree_of_each_group_that_it_is_in(

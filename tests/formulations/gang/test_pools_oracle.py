@@ -63,6 +63,7 @@ def test_the_exact_model_proves_the_optimum_of_all_plans_with_pools(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", ["highs", "cp-sat"])
 def test_what_a_job_that_moves_leaves_of_a_full_pool_is_for_those_above_the_victim(
     oracle: ModuleType, oracle_pools: ModuleType, tiny_pools: ModuleType, backend: str
@@ -77,6 +78,7 @@ def test_what_a_job_that_moves_leaves_of_a_full_pool_is_for_those_above_the_vict
         assert (values, certificate.status) == (oracle.optimum(round_, plans), "optimal"), seed
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     ("pairs", "table", "number"), [(8000, 60_000, 40), (8000, 0, 20), (0, 0, 20)]
 )

@@ -109,6 +109,7 @@ def check_optimum(
     assert certificate.status == "optimal"
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10), ("scip", 10)]
 )
@@ -124,6 +125,7 @@ def test_the_optimum_of_value_and_progress_is_that_of_all_plans(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 20), ("cp-sat", 8), ("cbc", 5), ("scip", 5)]
 )
@@ -139,6 +141,7 @@ def test_progress_of_preempted_jobs_is_lost(
     check()
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("running", [False, True], ids=["pending", "running"])
 @pytest.mark.parametrize(
     ("backend", "examples", "table"), [("highs", 25, 60_000), ("highs", 15, 0), ("cbc", 5, 60_000)]

@@ -128,6 +128,7 @@ def shares_of(round_: Round) -> tuple[Problem, ShareTypes, dict[Home, list[int]]
     return problem, ShareTypes(problem, shape_of or {0: 0}), gpus
 
 
+@pytest.mark.nightly(after=10)
 @pytest.mark.parametrize("seed", range(40))
 def test_bins_hold_every_share_once_and_need_no_more_gpus(seed: int) -> None:
     problem, shares, gpus = shares_of(shared_round(seed))
@@ -307,7 +308,7 @@ def running_job(name: str, group: Raw, host: str, gpu: int) -> Raw:
     return {"name": name, "options": [{"groups": [group]}], "running": {"tasks": tasks}}
 
 
-@pytest.mark.nightly(after=3)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("pending", [0, 8])
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("seed", by_day(range(12), 3))

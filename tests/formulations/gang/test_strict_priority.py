@@ -74,6 +74,7 @@ def test_the_exact_model_starts_the_highest_class_first(
     check()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "examples"), BACKENDS)
 def test_the_exact_model_stops_no_job_for_a_lower_class(
     oracle: ModuleType, moves: ModuleType, tiny: ModuleType, backend: str, examples: int
@@ -107,6 +108,7 @@ def test_jobs_that_a_guarantee_covers_are_of_a_higher_class(
     check()
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize(
     ("backend", "examples", "table"),
     [("highs", 60, 60_000), ("highs", 30, 0), ("cp-sat", 20, 60_000), ("cbc", 10, 60_000)],

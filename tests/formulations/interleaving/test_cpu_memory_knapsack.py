@@ -130,7 +130,7 @@ def test_tuned_jobs_get_the_best_of_all_plans_and_it_is_proven(
         assert first.value == first.bound == oracle.best(round_).value, seed
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("alike", [False, True])
 def test_jobs_that_share_beside_tuned_ones_are_never_better_than_the_bound(
     oracle: ModuleType, *, alike: bool

@@ -215,6 +215,7 @@ def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
     assert len(improve_by_exchange(packing, alone, new_session())) == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("objective", by_day(OBJECTIVES))
 def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
     packings: ModuleType, objective: str

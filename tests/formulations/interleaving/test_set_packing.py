@@ -69,7 +69,7 @@ def test_the_optimum_is_that_of_all_choices(
     check_against_optimum(packings, packings.random_packing(seed, jobs, objective))
 
 
-@pytest.mark.nightly(after=3)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("objective", ["throughput", "weighted_throughput", "efficiency"])
 def test_every_backend_finds_the_optimum_of_seven_jobs(
@@ -223,6 +223,7 @@ def test_without_jobs_the_value_is_zero(packings: ModuleType) -> None:
     assert [b.value for b in bounds] == [0]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("jobs", "trace"), [(64, "trace1"), (200, "trace1"), (1000, "trace3")])
 def test_rounds_of_muris_traces_are_proven(packings: ModuleType, jobs: int, trace: str) -> None:
     packing = packings.muri_packing(0, jobs, trace)

@@ -195,6 +195,7 @@ def test_copies_that_come_together_share_what_links_into_a_region_take() -> None
     assert state.data_cost[region] == pytest.approx(sizes.sum() + EXCESS * beyond)
 
 
+@pytest.mark.nightly
 def test_annealing_finds_homes_for_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, parameters, max_sweeps=50)
     problem, session = problem_of(0), replace(fresh(), deterministic=True)

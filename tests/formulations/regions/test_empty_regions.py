@@ -88,7 +88,7 @@ def test_so_has_one_that_is_decided_region_by_region(monkeypatch, change):
     assert plan.certificate.degraded == ()
 
 
-@pytest.mark.nightly(after=2)
+@pytest.mark.nightly(after=1)
 @pytest.mark.usefixtures("machine_code")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("change", CHANGES)

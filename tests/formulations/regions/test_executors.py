@@ -105,11 +105,13 @@ def dask_address() -> Iterator[str]:
         yield cluster.scheduler_address.removeprefix("tcp://")
 
 
+@pytest.mark.nightly
 def test_local_processes_find_the_same_plan(round_: Round, here: list[int]) -> None:
     with open_executor("local:2") as pool:
         assert values(solved(round_, pool)) == here
 
 
+@pytest.mark.nightly
 def test_a_dask_cluster_of_two_workers_finds_the_same_plan(
     round_: Round, here: list[int], dask_address: str
 ) -> None:

@@ -88,7 +88,7 @@ def faulty(policy: Any, fault: Callable[[Raw], None]) -> tuple[Round, Plan]:
     return round_, solve_round(round_, time_limit=2.0, isolation="none")
 
 
-@pytest.mark.nightly(after=7)
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("policy", ["geo", "replicas"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_plan_is_valid_and_says_why_jobs_wait(

@@ -92,6 +92,7 @@ class Stuck(Executor):
         return self.processes.submit(*task)
 
 
+@pytest.mark.nightly
 def test_regions_that_are_never_answered_are_decided_here(round_: Round) -> None:
     silent = Silent()
     words = degraded(round_, silent)
@@ -133,6 +134,7 @@ def test_an_interrupt_keeps_what_regions_have_answered(round_: Round) -> None:
     assert started(plan)
 
 
+@pytest.mark.nightly
 def test_an_interrupt_is_not_held_up_by_an_executor_that_hangs(round_: Round) -> None:
     class Deaf(Future[Any]):
         def cancel(self) -> bool:
@@ -150,6 +152,7 @@ def test_an_interrupt_is_not_held_up_by_an_executor_that_hangs(round_: Round) ->
     assert degradations_of(round_, plan) == ("interrupted",)
 
 
+@pytest.mark.nightly
 def test_a_dask_scheduler_without_workers_costs_quality(round_: Round) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster:
@@ -158,6 +161,7 @@ def test_a_dask_scheduler_without_workers_costs_quality(round_: Round) -> None:
             assert "had no answer in time" in degraded(round_, pool)[0]
 
 
+@pytest.mark.nightly
 def test_a_scheduler_that_accepts_and_says_nothing_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -212,7 +216,7 @@ with open_executor("local:2") as pool:
 """
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_the_process_that_opened_an_executor(how: signal.Signals) -> None:
     parent = subprocess.Popen(
@@ -253,7 +257,7 @@ print(*plan.certificate.degraded)
 """
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("by", ["file", "stdin"])
 def test_a_script_without_a_main_guard_runs_once(by: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
@@ -269,6 +273,7 @@ def test_a_script_without_a_main_guard_runs_once(by: str, tmp_path: Path) -> Non
     assert ended.stdout.split() == ["the", "script", "runs"]
 
 
+@pytest.mark.nightly
 def test_a_library_call_opens_no_executor_and_the_command_line_one_that_pays(
     round_: Round, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,6 +203,7 @@ def test_a_program_ends_while_it_is_being_made(tmp_path: Path) -> None:
     assert gone(int(out))
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc for processes")
 def test_its_process_does_not_outlive_a_killed_program(tmp_path: Path) -> None:
     program = compiling_program("time.sleep(600)", tmp_path)
@@ -254,6 +255,7 @@ def double(number: int) -> int:
 double.__module__ = f"{compiled.__package__}.none"
 
 
+@pytest.mark.nightly
 def test_where_nothing_can_be_written_it_is_kept_as_long_as_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ def test_where_data_lives_is_the_best_of_all(
             assert term.bound is None or term.bound <= min(rivals), (seed, term)
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [13, 15])
 def test_no_plan_of_a_sparse_wan_has_homes_without_their_data(seed: int) -> None:
     rng = np.random.default_rng(seed)

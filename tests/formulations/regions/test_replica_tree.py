@@ -132,6 +132,7 @@ def test_a_tree_that_grew_in_the_background_claims_no_more_than_the_best_plan(
     assert sharper
 
 
+@pytest.mark.nightly
 def test_each_run_of_annealing_may_copy_the_branching_dataset_to_one_region(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

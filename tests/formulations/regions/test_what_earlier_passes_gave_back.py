@@ -61,6 +61,7 @@ def preempting(round_: Round) -> int:
     return sum(decision.decision is DecisionKind.PREEMPT for decision in plan.decisions)
 
 
+@pytest.mark.nightly
 def test_places_of_jobs_that_would_move_back_stay_free(refused: Refused) -> None:
     """Some job moves to where a victim was, and the next pass knows nothing of that."""
     round_ = generate(

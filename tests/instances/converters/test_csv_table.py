@@ -37,6 +37,7 @@ def test_cells_and_numbers_of_all_pieces(tmp_path: Path) -> None:
         table.columns["cell"][COUNT]
 
 
+@pytest.mark.nightly(after=7)
 @pytest.mark.parametrize("row", [0, ROWS - 1, ROWS, COUNT - 1])
 @pytest.mark.parametrize("bad", ["-1", "1.5", "²", "1 ", "9" * 16, str(LIMIT + 1), ""])
 def test_the_line_of_an_error(row: int, bad: str, tmp_path: Path) -> None:
@@ -52,6 +53,7 @@ def test_the_line_of_an_error(row: int, bad: str, tmp_path: Path) -> None:
         assert table.decimals("cell", 2, LIMIT)[row] == 150
 
 
+@pytest.mark.nightly
 def test_bytes_that_are_no_text_are_counted_from_the_first(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     before = b"number,cell\n" + b"1,2\n" * 700_000

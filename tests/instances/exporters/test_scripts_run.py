@@ -142,6 +142,7 @@ def released(pod: str) -> tuple[str, str, Any]:
     return "PATCH", pod, [("test", f"u-{pod}"), ("test", gate), ("remove", None)]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_calls_about_pods_arrive_as_they_were_meant(tmp_path, way):
     made = kubernetes_script(*everything())
@@ -163,6 +164,7 @@ def test_all_calls_about_pods_arrive_as_they_were_meant(tmp_path, way):
     assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_calls_about_workloads_arrive_as_they_were_meant(tmp_path, way):
     made = kueue_script(*everything())
@@ -184,6 +186,7 @@ def test_all_calls_about_workloads_arrive_as_they_were_meant(tmp_path, way):
     ]
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("later", [False, True], ids=["asked", "done"])
 @pytest.mark.parametrize(
     ("refused", "left"),
@@ -274,6 +277,7 @@ def steps() -> tuple[Round, Plan, dict[str, Any]]:
     return round_, plan, jobs
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_commands_of_slurm_arrive_as_they_were_meant(tmp_path, way):
     round_, plan, jobs = steps()
@@ -332,6 +336,7 @@ CREATE, MOVE_4 = "create reservation", ["requeuehold 4", "release 4"]
 SWAP = ["requeuehold 2", "requeuehold 3", "release 2", "release 3"]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("which", "done"),
     [

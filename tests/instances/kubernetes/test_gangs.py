@@ -232,6 +232,7 @@ def could_start(made: Any, job: str = "ns/g") -> bool:
     return found.verdict is Verdict.COULD_START
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.parametrize(
     ("one", "starts"),
     [
@@ -330,6 +331,7 @@ def test_a_deployment_names_its_pods(tmp_path):
 VENDORS = {"n": "nvidia.com/gpu", "a": "amd.com/gpu", "h": "habana.ai/gaudi"}
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize(
     ("of", "limits", "starts"),
     [

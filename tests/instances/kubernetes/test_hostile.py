@@ -99,6 +99,7 @@ def objects() -> list[Any]:
     return [odd_node, odd_pod, group, workload(2), queue("cq", "32"), LOCAL, flavor, topology]
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("kind", [one["kind"] for one in objects()])
 def test_where_a_cluster_is_followed_one_odd_object_takes_no_other_with_it(kind):
     """Each value of an object is each odd one, but for those by which the API server knows it."""
@@ -124,6 +125,7 @@ def test_the_gang_and_the_node_of_a_pod_that_cannot_be_read_are_left_alone():
     assert names == ["ns/a", "ns/b"]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("kind", ["PodList", "List"])
 def test_a_list_is_refused_at_its_first_wrong_object(tmp_path, kind):
     file = tmp_path / "dump.json"

@@ -254,6 +254,7 @@ ODD = (
 )
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("kind", [SlurmJob, SlurmNode])
 def test_where_a_cluster_is_followed_one_odd_entry_takes_no_other_with_it(tmp_path, kind):
     """Each field of a job that waits and of one that runs, or of a node, is each odd value."""

@@ -131,6 +131,7 @@ def as_a_plan(round_, name, places):
     return said or [job.options]
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("form", FORMS)
 def test_what_slurm_runs_where_is_an_option_of_the_round(lab, form):
     lab.cancel_all()
@@ -153,6 +154,7 @@ KEPT = (
 
 
 # A third of them, since each takes seconds: the script is the same for all.
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("form", FORMS[::3])
 def test_what_a_plan_starts_slurm_runs_there_as_the_user_asked_it(lab, form):
     lab.cancel_all()

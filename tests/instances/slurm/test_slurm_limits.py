@@ -14,6 +14,7 @@ from placewright.live.watch.slurm_source import SlurmSource
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         not (MARIADB.exists() and SLURMDBD.exists()), reason="needs slurmdbd and MariaDB"
     ),

@@ -62,6 +62,7 @@ def decision(plan, number):
     return next(d for d in plan.decisions if d.job == str(number))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("seed", "load"), [(1, 0.5), (2, 0.8)])
 def test_every_started_job_runs_exactly_where_planned(large, seed, load):
     made = trip(large, seed, load)
@@ -84,6 +85,7 @@ def test_jobs_that_wait_are_told_why_and_holds_of_users_stay(empty):
     assert "AdminComment=placewright: held, waits: " in shown
 
 
+@pytest.mark.nightly
 def test_a_job_whose_rules_are_not_obeyed_goes_back_to_slurm(empty):
     number = submit(empty, 1, 8, "--contiguous")
     plan = solve_round(round_ := read(empty))
@@ -93,6 +95,7 @@ def test_a_job_whose_rules_are_not_obeyed_goes_back_to_slurm(empty):
     assert comment(empty, number).startswith("placewright: waits: as far as the round knows: --con")
 
 
+@pytest.mark.nightly
 def test_an_administrators_hold_stays_though_the_plan_starts_the_job(empty):
     number = submit(empty, 1, 8)
     plan = solve_round(round_ := read(empty))
@@ -103,6 +106,7 @@ def test_an_administrators_hold_stays_though_the_plan_starts_the_job(empty):
     assert read(empty).jobs[0].held
 
 
+@pytest.mark.nightly
 def test_a_second_run_of_the_script_changes_nothing(empty):
     number = submit(empty, 2, 8)
     plan = solve_round(round_ := read(empty))
@@ -111,6 +115,7 @@ def test_a_second_run_of_the_script_changes_nothing(empty):
     assert apply(empty, round_, plan) == before
 
 
+@pytest.mark.nightly
 def test_nothing_comes_to_a_drained_host(empty):
     empty.run("scontrol", "update", "nodename=gpu01", "state=drain", "reason=test")
     try:
@@ -124,6 +129,7 @@ def test_nothing_comes_to_a_drained_host(empty):
         empty.run("scontrol", "update", "nodename=gpu01", "state=resume")
 
 
+@pytest.mark.nightly
 def test_a_running_job_moves_where_the_plan_sends_it(empty):
     halves = [run_on(empty, [f"gpu0{i}"], 4) for i in range(4)]
     empty.settle(jobs=halves)
@@ -137,6 +143,7 @@ def test_a_running_job_moves_where_the_plan_sends_it(empty):
     assert not any(job.held for job in read(empty).jobs)
 
 
+@pytest.mark.nightly
 def test_jobs_that_swap_places_both_stop_first(empty):
     """A plan made by hand: one job of two hosts and one of another leaf change places."""
     first, second = run_on(empty, ["gpu00", "gpu01"], 8), run_on(empty, ["gpu02", "gpu03"], 8)
@@ -183,6 +190,7 @@ def test_a_job_is_preempted_for_one_of_higher_priority(empty):
     assert "Reservation=" not in empty.run("scontrol", "show", "job", str(high))
 
 
+@pytest.mark.nightly
 def test_a_job_that_was_released_and_has_not_started_is_held_again(empty):
     """Hosts that something else took meanwhile: a new plan lets the job wait, and Slurm too."""
     number = submit(empty, 4, 8)
@@ -200,6 +208,7 @@ def test_a_job_that_was_released_and_has_not_started_is_held_again(empty):
     assert after[number].state == "RUNNING"
 
 
+@pytest.mark.nightly
 def test_hosts_of_a_plan_that_came_to_nothing_bind_nobody(empty):
     """A job with hosts and a reservation of ours, as a script that was killed leaves it."""
     number = submit(empty, 4, 8)

@@ -77,6 +77,7 @@ def knapsack(jobs: list[tuple[float, int, int]], spare: int) -> int:
     return best[spare]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "rounds"), BACKENDS)
 def test_growth_beyond_all_base_demands_is_lyras_knapsack(backend: str, rounds: int) -> None:
     rng = random.Random(1)
@@ -89,6 +90,7 @@ def test_growth_beyond_all_base_demands_is_lyras_knapsack(backend: str, rounds: 
         assert (value, progress) == (len(jobs), knapsack(jobs, spare))
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "rounds"), BACKENDS)
 def test_base_demand_comes_first_and_flexible_workers_go_to_loaned_hosts(
     backend: str, rounds: int
@@ -171,6 +173,7 @@ def plan_of(shares: list[int]) -> Plan:
     return Plan(decisions=tuple(decisions))
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "rounds"), BACKENDS)
 def test_the_marginal_rule_of_afs_is_never_better_than_the_optimum(
     backend: str, rounds: int
@@ -209,6 +212,7 @@ def test_the_progress_of_afs_is_the_logarithm_of_the_speed_up() -> None:
 # ONES
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "rounds"), BACKENDS)
 def test_the_optimum_has_the_least_score_of_ones_with_all_gpus_in_use(
     backend: str, rounds: int

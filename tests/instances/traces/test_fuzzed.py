@@ -108,6 +108,7 @@ def damaged(text: str, random: np.random.Generator) -> str:
     return "".join(characters)
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("name", FILES)
 def test_each_cell_replaced_by_what_it_may_not_be(name: str, folder: Path) -> None:
     text = FILES[name]
@@ -137,6 +138,7 @@ def test_files_beside_a_trace_changed_at_random(name: str, beside: str, folder: 
         tried(folder, name, FILES[name])
 
 
+@pytest.mark.nightly(after=14)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "content", ["", "\n\n", "\0" * 1000, "x" * 10**6, "1," * 10**5, "\t" * 10**5]

@@ -27,12 +27,14 @@ def test_a_round_gets_its_verified_plan(solved, bundled):
     assert plan.certificate.terms[0].value == 90_400
 
 
+@pytest.mark.nightly
 def test_the_time_of_a_search_is_at_most_that_of_the_service(serve, bundled):
     with serve(seconds=0.0) as client:
         plan = client.post("/v1alpha2/solve", json=bundled("quickstart")).json()
     assert plan["certificate"]["terms"][0]["claimed"] is None  # the greedy plan
 
 
+@pytest.mark.nightly
 def test_fields_of_a_given_policy_hold_for_rounds_that_are_sent(serve, bundled):
     with serve(policy={"terms": ["disruption", "value"]}) as client:
         round_ = bundled("quickstart")

@@ -13,6 +13,7 @@ CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
+@pytest.mark.nightly
 def test_a_browser_shows_the_last_round(helper, bundled, tmp_path):
     from playwright.sync_api import sync_playwright
 

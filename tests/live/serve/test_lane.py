@@ -121,6 +121,7 @@ def test_the_queue_is_as_long_as_it_is():
     run(test)
 
 
+@pytest.mark.nightly
 def test_questions_are_answered_one_after_the_other(quick):
     async def test(lane):
         answers = await asyncio.gather(
@@ -181,6 +182,7 @@ def test_beyond_its_limit_a_question_ends(slow, quick, monkeypatch):
     run(test)
 
 
+@pytest.mark.nightly
 def test_a_killed_process_costs_one_answer(slow, quick):
     async def test(lane):
         asking = asyncio.create_task(lane.ask(Question("solve", slow, 600.0), never))
@@ -210,6 +212,7 @@ def test_a_killed_solver_costs_one_degraded_answer(slow, quick):
     run(test)
 
 
+@pytest.mark.nightly
 def test_what_is_shown_comes_after_the_answer(quick):
     shown = []
 
@@ -228,6 +231,7 @@ def test_what_is_shown_comes_after_the_answer(quick):
     assert shown[0].jobs["colossus"].why.startswith("never_fits: ")
 
 
+@pytest.mark.nightly
 def test_a_process_that_holds_much_memory_is_replaced(quick, monkeypatch):
     async def test(lane):
         lane.start()
@@ -243,6 +247,7 @@ def test_a_process_that_holds_much_memory_is_replaced(quick, monkeypatch):
     run(test)
 
 
+@pytest.mark.nightly
 def test_where_no_process_can_be_started_the_caller_is_told(quick, monkeypatch):
     def fail(_module):
         raise OSError(24, "Too many open files")

@@ -17,10 +17,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from examples import examples
 from placewright.cli.app import main
 from placewright.live.serve.connections import REQUEST_S
 
-SECONDS, CALLERS = 10, 50
+SECONDS, CALLERS = examples(day=3, nightly=10), 50
 GROWTH_MIB = 24
 
 
@@ -83,6 +84,7 @@ SLOW_FILTER = (
 UNKNOWN = SLOW_FILTER.replace(b"/extender/filter", b"/v1alpha2/solve")
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     "first", [b"", SLOW_HEAD, ASKED_ONCE, SLOW_FILTER, UNKNOWN], ids=lambda one: str(one[:20])
 )
@@ -98,6 +100,7 @@ def test_callers_without_a_token_keep_nobody_from_an_answer(callers, tmp_path, b
             time.sleep(1)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("first", [b"", SLOW_HEAD], ids=["silent", "slow"])
 def test_a_connection_without_a_request_ends(callers, tmp_path, first):
     with callers.running(tmp_path) as service, holding(service, 1, first) as (one,):
@@ -105,6 +108,7 @@ def test_a_connection_without_a_request_ends(callers, tmp_path, first):
         assert one.recv(1) == b""
 
 
+@pytest.mark.nightly
 def test_who_sends_slowly_takes_no_place_and_is_refused(callers, tmp_path, bundled):
     head = b"Authorization: Bearer " + callers.TOKEN.encode() + b"\r\nHost:"
     slow = UNKNOWN.replace(b"Host:", head, 1)
@@ -134,6 +138,7 @@ def test_a_signal_ends_the_service_and_its_processes(callers, tmp_path):
             time.sleep(0.05)
 
 
+@pytest.mark.nightly
 def test_a_service_that_is_killed_leaves_no_process(callers, tmp_path):
     with callers.running(tmp_path) as service:
         process = service.process
@@ -220,6 +225,7 @@ def certificates(tmp_path_factory):
     return here
 
 
+@pytest.mark.nightly
 def test_with_a_client_ca_nobody_else_connects(callers, tmp_path, certificates):
     names = ("certificate", "server.crt"), ("key", "server.key"), ("client-ca", "ca.crt")
     options = [word for name, file in names for word in (f"--{name}", str(certificates / file))]

@@ -95,6 +95,7 @@ def test_a_cut_connection_is_made_again(fake, source):
     eventually(source, lambda found: jobs(found) == ["ns/a", "ns/b", "ns/c"])
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("fault", ["refuse", "lie"])
 def test_a_server_without_an_answer_is_named_and_asked_again(fake, source, fault, monkeypatch):
     monkeypatch.setattr("placewright.live.watch.kubernetes_source.FIRST_LIST_S", 1.0)
@@ -111,6 +112,7 @@ def test_a_server_without_an_answer_is_named_and_asked_again(fake, source, fault
             assert time.monotonic() < end
 
 
+@pytest.mark.nightly
 def test_a_slow_server_is_an_error_and_not_a_hang(fake, source):
     fake.slow_s = 5
     began = time.monotonic()

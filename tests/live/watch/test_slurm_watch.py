@@ -9,6 +9,7 @@ import pytest
 from benchmarks.slurm_arrivals import LOOK_S, play, starving
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_soak import LICENCES, Soak
+from examples import examples
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.live.watch.follow import Follower
 from placewright.live.watch.loop import Pace, watch
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slurm
 BUSY_S = 6.0
 """By how much a machine that does much else may delay a look and what it starts."""
 
-ROUNDS, RESTARTS, KILLS, DRAINS = 20, 1, 1, 2
+ROUNDS, RESTARTS, KILLS, DRAINS = examples(day=8, nightly=20), 1, 1, 2
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,7 @@ def test_jobs_run_once_while_slurmctld_restarts_and_the_watch_is_killed(lab, tmp
     assert made.jobs > 0
 
 
+@pytest.mark.nightly
 def test_a_gang_does_not_starve_behind_small_jobs_that_come_after_it(tmp_path, monkeypatch):
     """It waits for what runs as it comes, as under Slurm alone, and nobody overtakes it.
 
@@ -93,6 +95,7 @@ def follow(lab, folder, monkeypatch, at_start):
     return said
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("trigger", ["--begin=now+1hour", "drain"])
 def test_a_job_that_was_released_and_has_to_wait_is_held_again(lab, tmp_path, monkeypatch, trigger):
     lab.cancel_all()

@@ -78,6 +78,7 @@ def recurring(seed: int) -> Trace:
     )
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_who_knows_more_makes_jobs_wait_less(seed: int) -> None:
     """All skip, as PAI's simulator does; its published order is SJF, SJGG, SJG, SJU, FIFO."""

@@ -62,6 +62,7 @@ def test_drf_is_max_min_of_gpus_where_there_is_nothing_else() -> None:
     assert gpus.tolist() == [2, 4, 2]
 
 
+@pytest.mark.nightly(after=5)
 @pytest.mark.parametrize("seed", range(20))
 def test_rounds_of_drf_are_max_min_among_all_sets_of_whole_jobs(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -72,6 +72,7 @@ def test_no_choice_of_sets_has_fewer(hosts: int, copies: int) -> None:
     assert len(fewest_sets(hosts, copies)) == fewest_by_enumeration(hosts, copies)
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("copies", range(2, 9))
 def test_each_host_owns_once_and_keeps_no_more_than_its_share(copies: int) -> None:
     for hosts in range(copies, 2 * copies):

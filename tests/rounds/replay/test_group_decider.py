@@ -143,6 +143,7 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
+@pytest.mark.nightly
 def test_a_replay_that_was_killed_goes_on(tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     for number in range(20):

@@ -27,6 +27,7 @@ def rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(path.open())) if path.is_file() else []
 
 
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize(
     "row",
     [
@@ -46,6 +47,7 @@ def test_muri(row: dict[str, str]) -> None:
     assert found["jct_p99_s"] == pytest.approx(float(row["p99_published"]), rel=1e-6)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     "row",
     [r for r in rows("muri.csv") if r["policy"] in GROUPED and r["jct_artifact_rerun"]],
@@ -69,6 +71,7 @@ def published(row: dict[str, str]) -> float | None:
     return float(cell) if cell else None
 
 
+@pytest.mark.nightly(after=10)
 @pytest.mark.parametrize(
     "row",
     [

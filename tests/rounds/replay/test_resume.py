@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples import by_day, examples
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.regions.executors import open_executor
@@ -71,6 +72,7 @@ def with_kills(trace: Trace, spec: ReplaySpec, folder: Path, kills: list[int]) -
     write_outputs(folder, result, spec, "trace.csv", {})
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     "policy",
     ["fifo", "easy", "srsf", "2d-las", "2d-gittins", "sju", "drf", "tenant-counters", "smith"],
@@ -106,12 +108,14 @@ def test_a_broken_state_is_not_taken(tmp_path: Path) -> None:
 
 
 POLICIES = ("fifo", "fit-first", "easy", "srsf", "2d-las")
-LOADS = (0.5, 1.0, 1.5, 2.0)
+LOADS, SEEDS = by_day((0.5, 1.0, 1.5, 2.0), 2), examples(day=2, nightly=5)
 
 
 def sweep(policies: Sequence[str] = POLICIES) -> dict[str, ReplaySpec]:
-    """Return the replays of a sweep over policies, four loads and five seeds."""
-    return specs_of(ReplaySpec(policies[0], HOSTS), policies, LOADS, range(5))
+    """Return the replays of a sweep over policies, loads and seeds."""
+    return specs_of(
+        ReplaySpec(policies[0], HOSTS), policies, LOADS, range(examples(day=2, nightly=5))
+    )
 
 
 def swept(
@@ -164,6 +168,7 @@ POLICY = ListPolicy("killing", order, preempts=True)
 """
 
 
+@pytest.mark.nightly
 def test_a_sweep_goes_on_after_its_workers_are_killed(tmp_path: Path) -> None:
     file = trace_file(tmp_path, 60)
     (tmp_path / "killing.py").write_text(KILLING)
@@ -174,6 +179,7 @@ def test_a_sweep_goes_on_after_its_workers_are_killed(tmp_path: Path) -> None:
     assert killed == alone(file, tmp_path / "alone", specs)
 
 
+@pytest.mark.nightly
 def test_a_sweep_plays_again_what_was_assumed_otherwise(tmp_path: Path) -> None:
     file = trace_file(tmp_path, 30)
     first = specs_of(ReplaySpec("srsf", HOSTS), ["srsf"], [1.0], [0, 1])
@@ -196,6 +202,7 @@ play_file(sys.argv[1], ReplaySpec("srsf", (8, 8), stop_s=2), sys.argv[2], save_e
 """
 
 
+@pytest.mark.nightly
 def test_a_killed_process_goes_on(tmp_path: Path) -> None:
     file = trace_file(tmp_path, 400)
     arguments = [sys.executable, "-c", SLOW, str(file)]

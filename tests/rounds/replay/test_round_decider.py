@@ -37,6 +37,7 @@ def test_a_shorter_job_preempts() -> None:
     assert found.stops.tolist() == [1, 0]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_replay_repeats(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -59,6 +60,7 @@ def test_where_all_places_are_free_several_jobs_of_a_larger_rank_may_preempt() -
     assert free.end_us.tolist() == [28_000_000, 18_000_000, 18_000_000]
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("places", ["kept", "free"])
 def test_plans_verify_while_hosts_fail_and_engines_begin_anew(
     places: Places, monkeypatch: pytest.MonkeyPatch
