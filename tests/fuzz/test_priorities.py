@@ -41,7 +41,7 @@ Raw = dict[str, Any]
 def test_nothing_fails_in_crowded_rounds_and_each_feature_is_met():
     state = fuzz.run.run(fuzz.policies.POLICIES["priorities"], ROUNDS, 0, None, lambda *_: None)
     assert not state.failures
-    assert all(state.features[name] >= examples(day=0, nightly=5) for name in FEATURES)
+    assert all(state.features.get(name, 0) >= examples(day=0, nightly=5) for name in FEATURES)
 
 
 def job(name: str, priority: int, gpu: int, tenant: str = "t", **more: Any) -> Raw:

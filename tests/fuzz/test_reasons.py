@@ -117,13 +117,14 @@ def rules_broken(round_: Round, plan: Plan) -> set[str]:
     return {violation.rule for violation in verify(round_, plan).violations}
 
 
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("name", ["gang", *dict.fromkeys(name for name, *_ in OTHER_POLICIES)])
 def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
     fuzz: SimpleNamespace, name: str
 ) -> None:
     refuted, believed = Counter[Reason](), Counter[Reason]()
     wrong, unseen = Counter[str](), Counter[str]()
-    for seed in range(examples(day=20, nightly=150)):
+    for seed in range(examples(day=50, nightly=150)):
         policy = fuzz.policies.POLICIES[name]
         round_ = fuzz.play.read(policy.draw(Random(f"reasons {seed}")))
         plan = solve_round(round_, isolation="none", time_limit=0.0)

@@ -200,7 +200,7 @@ def test_a_killed_process_costs_one_answer(slow, quick):
 
 def test_a_killed_solver_costs_one_degraded_answer(slow, quick):
     async def test(lane):
-        asking = asyncio.create_task(lane.ask(Question("solve", slow, 12.0), never))
+        asking = asyncio.create_task(lane.ask(Question("solve", slow, 6.0), never))
         (solver,) = await until(lambda: [pid for pid in solvers() if cpu_seconds(pid) > AT_WORK_S])
         os.kill(solver, signal.SIGKILL)
         answer = await asking
@@ -263,6 +263,7 @@ def test_where_no_process_can_be_started_the_caller_is_told(quick, monkeypatch):
     run(test)
 
 
+@pytest.mark.nightly
 def test_when_to_ask_again_is_no_later_than_the_limit(quick):
     async def test(lane):
         assert (await lane.ask(Question("solve", quick, 600.0), never)).status == 200
@@ -275,6 +276,7 @@ def test_when_to_ask_again_is_no_later_than_the_limit(quick):
     run(test)
 
 
+@pytest.mark.nightly
 def test_a_closed_lane_leaves_no_process(slow):
     before = []
 

@@ -100,7 +100,7 @@ def test_callers_without_a_token_keep_nobody_from_an_answer(callers, tmp_path, b
             time.sleep(1)
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", [b"", SLOW_HEAD], ids=["silent", "slow"])
 def test_a_connection_without_a_request_ends(callers, tmp_path, first):
     with callers.running(tmp_path) as service, holding(service, 1, first) as (one,):
