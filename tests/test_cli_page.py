@@ -184,7 +184,7 @@ def of_day_or_night() -> Iterator[Any]:
         seen.add(words)
 
 
-@pytest.mark.parametrize("line", of_day_or_night())
+@pytest.mark.parametrize("line", list(of_day_or_night()))
 def test_each_example_works(folder, line, capfd, monkeypatch):
     monkeypatch.chdir(folder)
     for endless in ("live.serve.run.run", "live.watch.loop.watch"):

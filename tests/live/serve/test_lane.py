@@ -206,7 +206,7 @@ def test_a_killed_solver_costs_one_degraded_answer(slow, quick):
         answer = await asking
         assert answer.status == 200
         assert "SIGKILL" in " ".join(json.loads(answer.body)["certificate"]["degraded"])
-        whole = await lane.ask(Question("solve", quick, 5.0), never)
+        whole = await lane.ask(Question("solve", quick, 30.0), never)
         assert json.loads(whole.body)["certificate"]["degraded"] == []
 
     run(test)
