@@ -102,11 +102,6 @@ class ModelParameters:
     first_search_share: float = 0.5
     later_search_share: float = 0.2
     place_term_gap_rel: float = 1e-2  # Gap of later terms that look at where jobs are
-    # Partial patterns kept, item types tried and patterns returned by the beam search for patterns
-    # of whole hosts.
-    beam_width: int = 2_000
-    max_beam_items: int = 60
-    max_beam_patterns: int = 8
     # Of the time left, for the relaxation and the branch and bound of each term of the host-indexed
     # model.
     exact_relaxation_share: float = 0.2
@@ -216,11 +211,6 @@ class PackingParameters:
     # the best one does.
     near_best_rel: float = 0.8
     max_partial_gpus: int = 8  # Partly used GPUs, the fullest first, that are tried for a share
-    # Of the time left for pricing patterns of one packing, and again for the choice among them; the
-    # most seconds and the gap of that choice.
-    pattern_share: float = 0.25
-    max_pattern_seconds: float = 10.0
-    pattern_gap_rel: float = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from placewright.formulations.gang.heuristics.domain_swaps import NOTHING, Domai
 from placewright.formulations.gang.heuristics.search import close_enough
 from placewright.formulations.gang.heuristics.vector_packing import (
     best_fit_decreasing,
-    pack_by_columns,
 )
 from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
@@ -76,9 +75,7 @@ class ClassPacking:
         number: Ints,
         placement: Placement,
         starts: StartCounts,
-        session: Session,
     ) -> None:
-        self.session = session
         self.counts, self.patterns, self.number = counts, patterns, number
         self.placement, self.starts = placement, starts
         self.problem = counts.problem
@@ -180,17 +177,12 @@ class ClassPacking:
         return bundles
 
     def _pack_items(self, hosts: Ints, items: list[_Item]) -> None:
-        """Pack by best fit decreasing; if items are left and all hosts are equal, by patterns."""
+        """Pack by best fit decreasing."""
         if not items:
             return
-        shape_gpu = self.problem.shape_gpu
         free = np.column_stack([self.placement.whole[hosts], self.placement.free[hosts]])
         sizes = np.array([(item.gpus, *item.demand) for item in items], dtype=np.int64)
         chosen = best_fit_decreasing(sizes, free)
-        equal = np.flatnonzero((free == free[0]).all(axis=1))
-        if (chosen < 0).any() and len(equal) == len(hosts):
-            worth = np.array([max(int(shape_gpu[list(i.shapes)].sum()), 1) for i in items])
-            chosen = pack_by_columns(self.session, sizes, worth, chosen, free)
         for item, at in zip(items, chosen, strict=True):
             for shape in item.shapes if at >= 0 else ():
                 self._start(shape, int(hosts[at]))
@@ -433,7 +425,7 @@ def disaggregate(
         if close_enough(problem, session, packed):
             return packed
     placement = Placement(problem)
-    _place_by_class(counts, patterns, number, placement, starts, session)
+    _place_by_class(counts, patterns, number, placement, starts)
     fill_by_policy(placement)
     return placement if packed is None else max(packed, placement, key=lambda p: p.value)
 
@@ -444,7 +436,6 @@ def _place_by_class(
     number: NDArray[np.int64],
     placement: Placement,
     starts: StartCounts,
-    session: Session,
 ) -> None:
     """Place gangs in the domains that the counts chose, and one-task jobs by host class."""
     problem = counts.problem
@@ -452,7 +443,7 @@ def _place_by_class(
     if isinstance(patterns, HostPatterns):
         _place_columns(counts, patterns, number, placement, starts)
     else:
-        ClassPacking(counts, patterns, number, placement, starts, session).pack()
+        ClassPacking(counts, patterns, number, placement, starts).pack()
     for (c, o), n in sorted(starts.items(), key=lambda s: priority_class_of(problem, s[0])):
         choice = problem.classes[c].choices[o]
         for _ in range(n):

@@ -19,13 +19,14 @@ from placewright.formulations.gang.heuristics.disaggregation import (
 )
 from placewright.formulations.gang.heuristics.displacement import (
     NO_QUOTA,
+    NO_QUOTA_PRICES,
     DisplacementCost,
     Quota,
+    QuotaPrices,
     keep_within_quotas,
+    net_value,
 )
-from placewright.formulations.gang.heuristics.ejection import drop_and_add
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
-from placewright.formulations.gang.heuristics.moves import NO_QUOTA_PRICES, QuotaPrices, net_value
 from placewright.formulations.gang.heuristics.search import close_enough
 from placewright.formulations.gang.models.aggregate.accounts import budget_prices
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
@@ -512,7 +513,7 @@ def _priced(
 
 
 def plan_without_solver(problem: Problem, session: Session) -> Placement:
-    """Return a placement by greedy, gang insertion, displacement and drop/add.
+    """Return a placement by greedy, gang insertion and displacement.
 
     If jobs of higher precedence do not all fit, ranks are decided one after the other.
     """
@@ -537,7 +538,6 @@ def _start_by_displacing(session: Session, placement: Placement) -> None:
     before = placement.value
     displace_greedily(placement)
     repair_disruptions(placement)
-    drop_and_add(session, placement)
     if placement.value > before:
         insert_gangs(session, placement)
         repair_disruptions(placement)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from math import inf
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.heuristics.ejection import EjectionMoves, eject_across_models
-from placewright.formulations.gang.heuristics.moves import Accounts
+from placewright.formulations.gang.heuristics.moves import Accounts, EjectionMoves
 from placewright.formulations.gang.placement.disruption_budget import BudgetGuard
 from placewright.formulations.gang.placement.greedy import fill_by_policy, greedy_order
 from placewright.formulations.gang.placement.placement import Placement
@@ -160,135 +156,15 @@ def _replacement_for(
     return None
 
 
-# Candidate hosts for gang insertion: hosts of one domain that jobs leave.
-#
-# `by_moving_jobs`: only one-task jobs leave. `by_stopping_gangs`: gangs of lower precedence are
-# preempted, too.
+# For gangs that fit no host although enough GPUs are free. A gang gets the hosts of one domain
+# from which the fewest GPUs of one-task jobs have to move. These jobs are relocated, by ejection
+# chains if need be (`moves.py`). One that fits nowhere is preempted or waits again, as long as
+# less value stops than starts. If that fails, nothing changes. No insertion exceeds the disruption
+# budget.
 
 
 HostCounts: TypeAlias = list[tuple[int, int]]
 """Hosts, each with a number of tasks."""
-
-
-class InsertionSites:
-    """Candidate hosts for gangs of one group.
-
-    `accounts` are those that are exceeded, so that jobs of them have to stop.
-    """
-
-    def __init__(self, moves: EjectionMoves) -> None:
-        self.moves, self.placement, self.problem = moves, moves.placement, moves.problem
-        classes = self.problem.classes
-        self._gangs = [
-            job
-            for job, running in self.problem.running.items()
-            for choice in classes[running.job_class].choices
-            if len(choice.groups) == 1 and choice.groups[0].count > 1 and not choice.is_tied
-        ]
-
-    def by_moving_jobs(self, group: Group, accounts: Accounts) -> Iterator[HostCounts]:
-        """Yield hosts for all tasks of a gang, those from which the fewest GPUs move first.
-
-        GPUs of accounts that are exceeded do not count: their jobs have to stop anyway.
-        """
-        each, cost = self._capacity_if_moved(group)
-        if accounts:
-            cost -= self.moves.preemptable_gpus(accounts, group.shape)
-        hosts = np.flatnonzero(each)
-        hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
-        domains = [hosts]
-        if group.required != NO_LEVEL:
-            domain = self.problem.cluster.domain[group.required][hosts]
-            order = np.argsort(domain, kind="stable")
-            domains = np.split(hosts[order], np.flatnonzero(np.diff(domain[order])) + 1)
-        sites = []
-        for in_domain in domains:
-            tasks = np.cumsum(each[in_domain])
-            if len(in_domain) and tasks[-1] >= group.count:
-                chosen = in_domain[: int(np.searchsorted(tasks, group.count)) + 1]
-                count = each[chosen].copy()
-                count[-1] -= tasks[len(chosen) - 1] - group.count
-                sites.append((int(cost[chosen].sum()), chosen.tolist(), count.tolist()))
-        most = parameters.PARAMETERS.insertion.max_insertion_domains
-        for _, chosen, count in sorted(sites, key=lambda site: site[0])[:most]:
-            yield list(zip(chosen, count, strict=True))
-
-    def _capacity_if_moved(self, group: Group) -> tuple[Ints, Ints]:
-        """Return the tasks that fit once movable jobs have left, and the GPUs to move (hosts,)."""
-        size, whole = self.moves.gpus_of(group.shape), self.placement.whole
-        each = np.minimum((whole + self.moves.movable.gpus_on_host) // size, group.count)
-        each[~self.moves.eligible_hosts(group.shape)] = 0
-        return each, np.maximum(0, each * size - whole)
-
-    def by_stopping_gangs(
-        self, group: Group, accounts: Accounts
-    ) -> Iterator[tuple[HostCounts, list[int]]]:
-        """Yield, by domain, hosts and the gangs of lower precedence to be preempted there.
-
-        Free hosts come first, then those of gangs of least value per host, of the accounts alone if
-        one is given. If these are too few, one-task jobs move, the fewest GPUs first.
-        """
-        if group.required == NO_LEVEL:
-            return
-        whole, size = self.placement.whole, self.moves.gpus_of(group.shape)
-        domain = self.problem.cluster.domain[group.required]
-        eligible = self.moves.eligible_hosts(group.shape)
-        for inside, gangs in self._lower_gangs(group.shape, accounts, eligible, domain).items():
-            here = np.flatnonzero(eligible & (domain == inside) & (whole >= size)).tolist()
-            free = {host: int(whole[host]) for host in here}
-            stopped = []
-            for _, number in sorted(gangs):
-                if sum(gpus // size for gpus in free.values()) >= group.count:
-                    break
-                stopped.append(number)
-                start = self.moves.get(self.moves.current_number(number))
-                held = self.moves.gpus_of(self.moves.shape_of(start))
-                for put in start.tasks:
-                    free[put.host] = free.get(put.host, int(whole[put.host])) + held * put.count
-            capacity = {host: gpus // size for host, gpus in free.items()}
-            if sum(capacity.values()) < group.count:
-                each, cost = self._capacity_if_moved(group)
-                others = np.flatnonzero((each > 0) & (domain == inside))
-                for host in others[np.argsort(cost[others], kind="stable")].tolist():
-                    capacity[host] = capacity.get(host) or int(each[host])
-            left, chosen = group.count, []
-            for host, count in capacity.items():
-                if left and count:
-                    chosen.append((host, min(left, count)))
-                    left -= min(left, count)
-            if stopped and not left:
-                yield chosen, stopped
-
-    def _lower_gangs(
-        self, shape: int, accounts: Accounts, eligible: NDArray[np.bool_], domain: NDArray[np.int32]
-    ) -> dict[int, list[tuple[float, int]]]:
-        """Return (value per host, number) of the gangs that a shape may preempt, by domain.
-
-        Only gangs whose hosts are all in one domain and `eligible` (hosts,). `domain` is (hosts,).
-        """
-        sites: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
-        for job in self._gangs:
-            victim = self.problem.running[job]
-            if self.placement.is_running(job) and self.problem.over(shape, victim):
-                number = self.placement.start_of(job)
-                start = self.moves.get(number)
-                hosts = [put.host for put in start.tasks]
-                inside = set(domain[hosts].tolist())
-                counts = self.problem.classes[start.job_class].accounts
-                if accounts and accounts.isdisjoint(counts):
-                    continue
-                if eligible[hosts].all() and len(inside) == 1:
-                    value = self.problem.classes[start.job_class].choices[0].value
-                    sites[inside.pop()].append((value / len(hosts), number))
-        return sites
-
-
-# For gangs that fit no host although enough GPUs are free. A gang gets the hosts of one domain
-# from which the fewest GPUs of one-task jobs have to move. These jobs are relocated, by ejection
-# chains if need be (`ejection.py`). One that fits nowhere is preempted or waits again, as long as
-# less value stops than starts. If that fails, whole gangs of lower precedence are preempted,
-# those of least value per host first. If that fails, too, nothing changes. No insertion exceeds
-# the disruption budget.
 
 
 def insert_gangs(
@@ -316,28 +192,6 @@ def insert_gangs(
     fill_by_policy(placement)
 
 
-def insert_counts(
-    session: Session, placement: Placement, starts: Mapping[tuple[int, int], int]
-) -> None:
-    """Insert so many jobs of each class and choice, the largest first, then run the greedy.
-
-    Unlike displacement, which looks for victims, it first asks whether running jobs can move.
-    """
-    problem = placement.problem
-    free = WHOLE_GPU * int(placement.whole[problem.open].sum())
-    insertion = _GangInsertion(placement)
-
-    def size(start: tuple[int, int]) -> int:
-        return problem.demand_of(problem.classes[start[0]].choices[start[1]], -1)
-
-    chosen = [(c, o) for c, o in starts if _insertable(problem, problem.classes[c], o, free)]
-    for c, o in sorted(chosen, key=size, reverse=True):
-        for _ in range(min(starts[c, o], placement.waiting[c])):
-            if session.expired() or not insertion.start(c, o):
-                break
-    fill_by_policy(placement)
-
-
 def _insertable(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
     """Whether a job of one group with whole GPUs could be inserted by moving or stopping others."""
     choice = job_class.choices[option]
@@ -355,7 +209,6 @@ class _GangInsertion:
         self.placement, self.problem = placement, placement.problem
         self.moves = EjectionMoves(placement)
         self._failed: dict[tuple[object, ...], int] = {}
-        self.sites = InsertionSites(self.moves)
         self._guard = BudgetGuard(placement)
 
     def start(self, c: int, o: int) -> bool:
@@ -392,10 +245,9 @@ class _GangInsertion:
                 return True
             if not rank or self.moves.gpus_of(group.shape) == 1:
                 return bool(rank) and self._displace(c, o, excess)
-        before, over = placement.value, accounts_of(excess)
-        sites = ((hosts, ()) for hosts in self.sites.by_moving_jobs(group, over))
-        for hosts, stopped_gangs in chain(sites, self.sites.by_stopping_gangs(group, over)):
-            inserted = self._insert_on(c, o, hosts, stopped_gangs, excess)
+        before = placement.value
+        for hosts in self._sites(group, accounts_of(excess)):
+            inserted = self._insert_on(c, o, hosts, excess)
             if inserted and placement.value > before and self._guard.holds():
                 return True
             self.moves.rollback()
@@ -406,8 +258,6 @@ class _GangInsertion:
         moves, job_class = self.moves, self.problem.classes[c]
         start, worth = JobPlacement(c, o, ()), job_class.choices[o].value
         displaced = moves.displace(start, worth, accounts_of(excess))
-        if displaced is None and not excess:
-            displaced = eject_across_models(moves, start, worth)
         remaining = QuotaExcess(self.problem, excess)
         for start in displaced or ():
             remaining.subtract(start)
@@ -423,21 +273,44 @@ class _GangInsertion:
             for start in displaced
         )
 
-    def _insert_on(
-        self,
-        c: int,
-        o: int,
-        hosts: HostCounts,
-        stopped_gangs: Iterable[int],
-        excess: Excess,
-    ) -> bool:
+    def _sites(self, group: Group, accounts: Accounts) -> Iterator[HostCounts]:
+        """Yield hosts of one domain for all tasks, those from which the fewest GPUs move first.
+
+        `accounts` are exceeded: GPUs of their jobs do not count, as these have to stop anyway.
+        """
+        size, whole = self.moves.gpus_of(group.shape), self.placement.whole
+        each = np.minimum((whole + self.moves.movable.gpus_on_host) // size, group.count)
+        each[~self.moves.eligible_hosts(group.shape)] = 0
+        cost = np.maximum(0, each * size - whole)
+        if accounts:
+            cost -= self.moves.preemptable_gpus(accounts, group.shape)
+        hosts = np.flatnonzero(each)
+        hosts = hosts[np.argsort(cost[hosts] / each[hosts], kind="stable")]
+        domains = [hosts]
+        if group.required != NO_LEVEL:
+            domain = self.problem.cluster.domain[group.required][hosts]
+            order = np.argsort(domain, kind="stable")
+            domains = np.split(hosts[order], np.flatnonzero(np.diff(domain[order])) + 1)
+        sites = []
+        for in_domain in domains:
+            tasks = np.cumsum(each[in_domain])
+            if len(in_domain) and tasks[-1] >= group.count:
+                chosen = in_domain[: int(np.searchsorted(tasks, group.count)) + 1]
+                count = each[chosen].copy()
+                count[-1] -= tasks[len(chosen) - 1] - group.count
+                sites.append((int(cost[chosen].sum()), chosen.tolist(), count.tolist()))
+        most = parameters.PARAMETERS.insertion.max_insertion_domains
+        for _, chosen, count in sorted(sites, key=lambda site: site[0])[:most]:
+            yield list(zip(chosen, count, strict=True))
+
+    def _insert_on(self, c: int, o: int, hosts: HostCounts, excess: Excess) -> bool:
         """Start a job on hosts whose jobs are relocated or stopped; return whether that is lawful.
 
         `excess` is what would be held beyond quotas and caps.
         """
         moves, problem = self.moves, self.problem
         shape = problem.classes[c].choices[o].groups[0].shape
-        stopped = [moves.remove(moves.current_number(number)) for number in stopped_gangs]
+        stopped: list[JobPlacement] = []
         moving = [
             moves.remove(number)
             for host, count in hosts
@@ -452,8 +325,6 @@ class _GangInsertion:
         able = problem.shape_hosts.sum(axis=1)
         moving.sort(key=lambda s: (able[moves.shape_of(s)], -moves.gpus_of(moves.shape_of(s))))
         remaining = QuotaExcess(problem, excess)
-        for start in stopped:
-            remaining.subtract(start)
         others = []
         for start in moving:
             if remaining and self._counts_in(start, remaining) and self._may_wait(start, shape):

@@ -173,7 +173,6 @@ COUNT_SEARCH = (
 # Migration and preemption: phases for rounds in which running jobs may move or stop.
 
 
-DISRUPTION = "disruption"
 FREED = "freed"
 SCALARISED_GAP = 1e-9
 
@@ -262,7 +261,6 @@ def migrate(
     """
     search = Search(session, problem)
     search.tightest, search.relaxation, search.incumbent = tightest, relaxation, incumbent
-    search.known = incumbent
     search.reported_value = -inf if incumbent is None else incumbent.value
     yield from run_phases(MIGRATION, search)
 
@@ -320,20 +318,6 @@ def _insert_gangs(search: Search) -> Steps:
             yield from search.report_improvement(search.incumbent, "gang insertion")
 
 
-def _displace_at_least_cost(search: Search) -> Steps:
-    """Displace by the model once more: at the value that is proven, the victims of least cost."""
-    if search.tightest is None or search.session.best is None:
-        return
-    best = search.session.best
-    value = search.problem.weighted_value(best)
-    found = displace_by_model(search.session, search.tightest, search.relaxation, best)
-    if found is not None:
-        if found.value < value:
-            _insert_while_improving(search.session, found)
-        upgrade_options(found)
-        yield from search.report_improvement(found, "displacing")
-
-
 def _select_victims(search: Search) -> Steps:
     yield from select_victims(search.problem, search.session)
 
@@ -342,14 +326,6 @@ def _scalarise_progress(search: Search) -> Steps:
     scalarised = scalarise_progress(search.problem)
     if scalarised is not None:
         yield from _run_scalarised(search, scalarised)
-
-
-def _return_to_known(search: Search) -> Steps:
-    """Return to the incumbent with which migration began, if the new one is worth less."""
-    known, found = search.known, search.incumbent
-    if known is not None and found is not None and found.value < known.value:
-        search.incumbent, search.repacked = known, False
-    yield from ()
 
 
 def _improve_incumbent(search: Search) -> Steps:
@@ -434,11 +410,6 @@ def _has_later_terms_or_gap(search: Search) -> bool:
     return len(search.problem.weighted_terms) > 1 or not search.close_enough()
 
 
-def _disruption_may_fall(search: Search) -> bool:
-    """Whether `value` is proven within the gap and `disruption` comes next."""
-    return search.problem.weighted_terms[:2] == (VALUE, DISRUPTION) and search.close_enough()
-
-
 def _incumbent_may_gain(search: Search) -> bool:
     """Whether repacking or insertion may gain value.
 
@@ -478,8 +449,6 @@ MIGRATION = (
     Phase("displacement by model", _displace_by_model, _has_later_terms_or_gap),
     Phase("repacking", _repack, _incumbent_may_gain),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain),
-    Phase("displacement at least cost", _displace_at_least_cost, _disruption_may_fall),
-    Phase("known incumbent", _return_to_known),
     Phase("victim selection", _select_victims),
     Phase("progress", _scalarise_progress, _asks_for_progress),
     Phase("bounds of classes", Search.bound_classes, Search.has_classes, needs_time=True),

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from math import inf
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.placement.preemption import use_of_pool
-from placewright.formulations.gang.problem.jobs import (
-    ANY_JOB,
-    Choice,
-    JobClass,
-    JobPlacement,
-    TaskPlacement,
-)
-from placewright.formulations.gang.problem.limits import NO_BUDGET_PRICES, BudgetPrices, QuotaKey
+from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.gang.problem.shapes import Pool
 from placewright.topology.units import WHOLE_GPU
 
 # Movable jobs: one-task jobs of whole GPUs, by host, with the value lost if they stop.
@@ -221,15 +210,21 @@ def _first_row(mover: MovableJob) -> int:
     return 0 if mover.moved else mover.level + 1
 
 
-# Moves of jobs in a placement, with a log to roll them back.
+# Ejection chains (Glover 1996): a task is inserted on a host whose jobs move to other hosts.
+#
+# A task goes to the fullest host that fits it (best fit). If no host fits it, one-task jobs are
+# ejected from a host. Each goes to a host that fits it or, deeper in the chain, that fits it after
+# further ejections. All moves are logged and can be rolled back.
 
 
-class LoggedMoves:
-    """Moves of jobs in a placement, with a log to roll them back.
+NOWHERE = -1
+
+
+class EjectionMoves:
+    """Moves of jobs in a placement: others are ejected to other hosts, or stop (displacement).
 
     Methods take the number that `Placement.start` gave a job. Rolling back a removal restarts the
-    job under a new number: `current_number` returns it. `movable` is the table of jobs that may
-    move.
+    job under a new number. `movable` is the table of jobs that may move.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -237,6 +232,8 @@ class LoggedMoves:
         self.movable = MovableJobs(self.problem, placement.started())
         self._undo_log: list[Callable[[], object]] = []
         self._renumbered: dict[int, int] = {}
+        # Per shape, the GPUs that were free when no host was found for it.
+        self._infeasible: dict[int, int] = {}
 
     @property
     def num_moves(self) -> int:
@@ -328,167 +325,195 @@ class LoggedMoves:
         self.movable.remove(number, start.tasks[0].host)
         return start
 
+    def find_host(self, shape: int) -> int | None:
+        """Return a host that fits a task, after ejections if need be; None if there is none.
 
-# Victim sets: sets of running jobs that may be preempted together, host by host.
+        After a failure a shape is tried again only once more GPUs are free.
+        """
+        free = int(self.placement.whole[self.problem.open].sum())
+        if self._infeasible.get(shape, -1) >= free:
+            return None
+        host = self._best_fit(shape)
+        if host is None:
+            host = self._eject(shape, parameters.PARAMETERS.insertion.max_ejection_depth)
+        if host is None:
+            self._infeasible[shape] = free
+        return host
+
+    def reinsert(self, start: JobPlacement) -> bool:
+        """Insert a removed job on another host, by ejection if need be; return whether it was."""
+        host = self.find_host(self.shape_of(start))
+        if host is not None:
+            self.insert(start, host)
+        return host is not None
+
+    def displace(
+        self, start: JobPlacement, max_loss: float, accounts: Accounts = ANY_ACCOUNT
+    ) -> list[JobPlacement] | None:
+        """Insert a removed job where others worth less than `max_loss` stop; return those.
+
+        A stopped job waits again if it was pending, and is preempted if it was running. If
+        `accounts` are given, only jobs of one of them stop. None if there is no such host.
+        """
+        shape, best, chosen, target = self.shape_of(start), max_loss, [], NOWHERE
+        rank = int(self.problem.shape_rank[shape])
+        level_limit, lack = self._level_limit(rank), self.gpus_of(shape) - self.placement.whole
+        least, before = self.movable.least_loss(lack, level_limit), self.num_moves
+        least[~self.eligible_hosts(shape)] = np.inf
+        for host in np.argsort(least, kind="stable").tolist():
+            if least[host] >= best:
+                break
+            wanted, lost, found = int(lack[host]), 0.0, []
+            changes = [(shape, host, 1)]
+            room = self.placement.pools.allow(changes)
+            for mover in self.movable.preemptable(host, shape, int(level_limit[host]), accounts):
+                if (wanted <= 0 and room) or lost >= best:
+                    break
+                if mover.moved and not self.preempted_lawfully(mover.job):
+                    continue
+                found.append(mover.number)
+                wanted, lost = wanted - mover.gpus, lost + mover.value_per_gpu * mover.gpus
+                if not room:
+                    changes.append((mover.shape, host, -1))
+                    room = self.placement.pools.allow(changes)
+            if wanted <= 0 and room and lost < best:
+                best, chosen, target = lost, found, host
+        if target == NOWHERE:
+            return None
+        stopped = [self.remove(number) for number in chosen]
+        if not self.fits(shape, target, 1):
+            self.rollback(before)
+            return None
+        self.insert(start, target)
+        return stopped
+
+    def preemptable_gpus(self, accounts: Accounts, shape: int) -> Ints:
+        """Return the GPUs (hosts,) of jobs of some accounts that a task of a shape may preempt."""
+        found = np.zeros_like(self.movable.gpus_on_host)
+        level_limit = self._level_limit(int(self.problem.shape_rank[shape]))
+        for host in np.flatnonzero(self.movable.gpus_on_host).tolist():
+            mine = self.movable.preemptable(host, shape, int(level_limit[host]), accounts)
+            found[host] = sum(mover.gpus for mover in mine)
+        return found
+
+    def preempted_lawfully(self, job: int) -> bool:
+        """Whether tasks arrived on the hosts where a job ran, and all are of higher precedence."""
+        running = self.problem.running[job]
+        came = self.placement.arrivals[[host for _, _, host, _ in running.places]]
+        return bool(came.any() and not came[:, : running.level + 1].any())
+
+    def jobs_to_move(self, shape: int, host: int, count: int) -> list[int]:
+        """Return numbers of jobs that must leave a host to free GPUs for `count` tasks."""
+        lack = count * self.gpus_of(shape) - int(self.placement.whole[host])
+        return _covering_jobs(self.movable.on_host(host), lack)
+
+    def _level_limit(self, rank: int) -> Ints:
+        """Return the level (hosts,) below which jobs may stop for a task of the rank.
+
+        All arrivals on the host of a preempted job must precede it. So the limit is the rank, or
+        the least rank among the tasks that have arrived, whichever is less.
+        """
+        came = self.placement.arrivals > 0
+        least_rank = np.where(came.any(axis=1), came.argmax(axis=1), came.shape[1])
+        limit: Ints = np.minimum(rank, least_rank)
+        return limit
+
+    def _best_fit(self, shape: int, excluded: int = NOWHERE) -> int | None:
+        """Return the fullest host but `excluded` that fits a task (best fit); None if none does.
+
+        Ties go to the GPU model of which most GPUs are free on hosts that fit the task.
+        """
+        num_tasks, whole = self.placement.fits(shape), self.placement.whole
+        if excluded != NOWHERE:
+            num_tasks[excluded] = 0
+        hosts = np.flatnonzero(num_tasks)
+        if not len(hosts):
+            return None
+        model = self.problem.cluster.gpu_model
+        free = np.bincount(model[hosts], weights=whole[hosts])
+        return int(hosts[np.lexsort((-free[model[hosts]], whole[hosts]))[0]])
+
+    def _eject(self, shape: int, max_depth: int) -> int | None:
+        """Eject jobs from a host until it fits a task; return it, None if there is none.
+
+        Short chains are tried first; the longest are `max_depth` ejections deep.
+        """
+        whole, size, eligible = (
+            self.placement.whole,
+            self.gpus_of(shape),
+            self.eligible_hosts(shape),
+        )
+        # An ejected job takes as many GPUs elsewhere as it leaves.
+        if whole[self.problem.open].sum() < size:
+            return None
+        hosts = np.flatnonzero(
+            eligible & (whole < size) & (whole + self.movable.gpus_on_host >= size)
+        )
+        hosts = hosts[np.argsort(-whole[hosts], kind="stable")]
+        held, tuning = self.movable.gpus_of_shape[:, hosts], parameters.PARAMETERS.insertion
+        for depth in range(max_depth):
+            could = self._relocatable_shapes(np.flatnonzero(held.any(axis=1)), eligible, depth)
+            relocatable = set(could.tolist())
+            enough = held[could].sum(axis=0) >= size - whole[hosts]
+            most = tuning.max_deep_ejection_hosts if depth else tuning.max_ejection_hosts
+            tried: list[int] = hosts[enough][:most].tolist()
+            for host in tried:
+                lack, before = size - int(whole[host]), self.num_moves
+                movers = [
+                    mover for mover in self.movable.on_host(host) if mover.shape in relocatable
+                ]
+                moved = self._relocate_all(_covering_jobs(movers, lack), host, depth)
+                if moved and self.fits(shape, host, 1):
+                    return host
+                self.rollback(before)
+        return None
+
+    def _relocatable_shapes(self, shapes: Ints, eligible: Bools, depth: int) -> Ints:
+        """Return those of some shapes whose tasks may find another host.
+
+        At depth 0, shapes that some host fits as it is. Deeper, where that host may be cleared by
+        further ejections, shapes allowed on a host outside `eligible` (hosts,).
+        """
+        problem, placement = self.problem, self.placement
+        hosts = problem.shape_hosts[shapes]
+        if depth:
+            return shapes[(hosts & ~eligible).any(axis=1)]
+        fits = hosts & (placement.least_rank <= problem.shape_rank[shapes, None])
+        fits &= placement.whole * WHOLE_GPU >= problem.shape_gpu[shapes, None]
+        demand = problem.shape_demand[shapes]
+        for r in np.flatnonzero(demand.any(axis=0)).tolist():
+            fits &= placement.free[:, r] >= demand[:, r, None]
+        return shapes[fits.any(axis=1)]
+
+    def _relocate_all(self, numbers: Iterable[int], host: int, depth: int) -> bool:
+        """Move jobs from a host to others one by one; return whether all found a host."""
+        for number in numbers:
+            start = self.remove(number)
+            shape = self.shape_of(start)
+            target = self._best_fit(shape, host)
+            if target is None and depth:
+                target = self._eject(shape, depth)
+            if target is None or target == host:
+                return False
+            self.insert(start, target)
+        return True
 
 
-QuotaPrices: TypeAlias = Mapping[QuotaKey, float]
-"""What a unit of a quota or cap is worth."""
-NO_QUOTA_PRICES: QuotaPrices = {}
+def _covering_jobs(movers: Iterable[MovableJob], lack: int) -> list[int]:
+    """Return jobs that hold at least `lack` GPUs together, with small excess (greedy cover).
 
-
-def net_value(problem: Problem, job_class: JobClass, choice: Choice, prices: QuotaPrices) -> float:
-    """Return what an option is worth above what it takes of quotas."""
-    return choice.value - sum(
-        price * problem.demand_of(choice, resource)
-        for (owner, resource), price in prices.items()
-        if owner in job_class.accounts
-    )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class VictimCandidates:
-    """Running jobs in place that may stop, one row per job and host, by rising host.
-
-    Attributes
-    ----------
-    gain : int64 (rows, 1 + resources)
-        What the host has free once the job has stopped, whole GPUs first; last what the pools
-        around it have.
-    loss : float64 (rows,)
-        Its value, what it uses of the disruption budget at its prices, and what stopping it costs
-        as a fraction of one unit.
+    The largest first, as long as they hold no more than is lacking; then the smallest of the
+    others, if some GPUs still are. All jobs if they hold fewer.
     """
-
-    job: Ints
-    host: Ints
-    gain: Ints
-    loss: NDArray[np.float64]
-    level: Ints
-
-    @classmethod
-    def of(
-        cls,
-        placement: Placement,
-        sizes: Ints,
-        prices: QuotaPrices,
-        budget_prices: BudgetPrices = NO_BUDGET_PRICES,
-    ) -> Self:
-        """List the running jobs on hosts where tasks may arrive."""
-        problem = placement.problem
-        milli = [problem.demand_of(c.choices[0], -1) if c.running else 0 for c in problem.classes]
-        value = [net_value(problem, c, c.choices[0], prices) for c in problem.classes]
-        facts = [
-            (value[r.job_class], r.preempt_cost + milli[r.job_class], placement.in_place(job))
-            for job, r in problem.running.items()
-        ]
-        worth, cost, here = np.array(facts, dtype=np.float64).reshape(-1, 3).T
-        loss = worth + cost / (1 + cost.sum())
-        if problem.budget is not None and any(budget_prices):
-            uses = [problem.budget.used([job], []) for job in problem.running]
-            loss += np.array(uses, dtype=np.float64).reshape(-1, len(budget_prices)) @ budget_prices
-        number = np.searchsorted(list(problem.running), problem.running_tasks[:, 0])
-        tasks = problem.running_tasks[
-            problem.open[problem.running_tasks[:, 2]] & (here[number] > 0)
-        ]
-        # By host, then by job; tasks of a job on one host are one row.
-        key = tasks[:, 2] * (1 + tasks[:, 0].max(initial=0)) + tasks[:, 0]
-        _, first, row = np.unique(key, return_index=True, return_inverse=True)
-        gain = np.zeros((len(first), sizes.shape[1]), dtype=np.int64)
-        np.add.at(gain, row, sizes[tasks[:, 3]])
-        job, level, host, _ = tasks[first].T
-        for k, pool in enumerate(problem.pools):
-            gain[:, k - len(problem.pools)] = _held_of_pool(problem, pool, job, host)
-        number = np.searchsorted(list(problem.running), job)
-        return cls(job, host, gain, loss[number], level)
-
-    def rows(self, which: NDArray[Any]) -> Self:
-        """Return some of the rows."""
-        return type(self)(
-            self.job[which], self.host[which], self.gain[which], self.loss[which], self.level[which]
-        )
-
-
-def _held_of_pool(problem: Problem, pool: Pool, job: Ints, host: Ints) -> Ints:
-    """Return what running jobs hold of the domain of a pool around a host, int64 (rows,)."""
-    home, jobs = problem.running_placement_of, job.tolist()
-    held = {j: use_of_pool(problem, pool, home[j]) for j in set(jobs)}
-    pairs = zip(jobs, pool.domain[host].tolist(), strict=True)
-    return np.array([held[j].get(domain, 0) for j, domain in pairs], dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class VictimSets:
-    """One row per host and set of its jobs that stops.
-
-    Attributes
-    ----------
-    capacity : int64 (rows, 1 + resources)
-        What is free then, whole GPUs first; last what the victims give back of pools.
-    level : int64 (rows,)
-        Least rank that may come.
-    stopped : int64 (rows,)
-        Which of the jobs of the host, as bits.
-    used : float64 (rows, 4)
-        What that uses of the disruption budget.
-    """
-
-    host: Ints
-    capacity: Ints
-    loss: NDArray[np.float64]
-    level: Ints
-    stopped: Ints
-    used: NDArray[np.float64]
-
-    @classmethod
-    def empty(cls, columns: int) -> Self:
-        """Return a table without rows."""
-        none = np.zeros(0, dtype=np.int64)
-        return cls(
-            none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none, np.zeros((0, 4))
-        )
-
-    def rows(self, which: NDArray[Any]) -> Self:
-        """Return some of the rows."""
-        return type(self)(
-            self.host[which],
-            self.capacity[which],
-            self.loss[which],
-            self.level[which],
-            self.stopped[which],
-            self.used[which],
-        )
-
-    def merged(self, *others: Self) -> Self:
-        """Return the rows of all, by rising host; within a host in their order."""
-        tables = (self, *others)
-        host = np.concatenate([t.host for t in tables])
-        order = np.argsort(host, kind="stable")
-        return type(self)(
-            host[order],
-            # Read column by column.
-            np.asfortranarray(np.concatenate([t.capacity for t in tables])[order]),
-            np.concatenate([t.loss for t in tables])[order],
-            np.concatenate([t.level for t in tables])[order],
-            np.concatenate([t.stopped for t in tables])[order],
-            np.concatenate([t.used for t in tables])[order],
-        )
-
-
-def slice_of(rising: Ints, value: int) -> slice:
-    """Where a value is in a rising array."""
-    first, last = np.searchsorted(rising, [value, value + 1]).tolist()
-    return slice(first, last)
-
-
-def exceeds_enumeration(jobs: int) -> bool:
-    """Whether a host has too many jobs to look at all sets of them."""
-    return jobs > parameters.PARAMETERS.insertion.max_enumerated_jobs
-
-
-def job_subsets(jobs: int) -> NDArray[np.bool_]:
-    """All subsets of `jobs` jobs, or the first n of them for each n; bool (sets, jobs)."""
-    if exceeds_enumeration(jobs):
-        return np.tri(jobs + 1, jobs, -1, dtype=np.bool_)
-    numbers = np.arange(1 << jobs, dtype=np.int64)
-    return (numbers[:, None] >> np.arange(jobs, dtype=np.int64) & 1).astype(np.bool_)
+    if lack <= 0:
+        return []
+    sizes = sorted((-mover.gpus, mover.number) for mover in movers)
+    found = []
+    for size, number in sizes:
+        if -size <= lack:
+            found.append(number)
+            lack += size
+    if lack > 0:
+        chosen = set(found)
+        found += [n for _, n in reversed(sizes) if n not in chosen][:1]
+    return found

@@ -6,15 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import gcd, inf
+from math import gcd
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.heuristics.displace import counted_starts, displace_within_quotas
-from placewright.formulations.gang.heuristics.gang_insertion import insert_counts
+from placewright.formulations.gang.heuristics.displace import displace_within_quotas
 from placewright.formulations.gang.heuristics.vector_packing import (
     NOWHERE,
     HostAssignment,
@@ -452,7 +451,6 @@ def _remove_movable(base: Placement) -> dict[int, Home]:
 # Restricted master heuristic: which jobs run by an integer program, then where, host by host.
 
 
-DISRUPTION = "disruption"
 USED_TOLERANCE = 1e-9
 
 
@@ -460,17 +458,14 @@ def displace_by_model(
     session: Session,
     model: PricedModel | HostPatternModel,
     relaxed: Outcome | None,
-    best: Mapping[str, int] | None = None,
     of_classes: Outcome | None = None,
 ) -> Placement | None:
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
-    its counts where displacing the running jobs costs least; if that loses some of their value,
-    `insert_counts` starts them where running jobs can move. With the values of a `best` plan the
-    program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
-    are optimised one after the other, over patterns of their own relaxation if that is known. None
-    without host patterns, a solved relaxation or an integer solution in time.
+    its counts where displacing the running jobs costs least. Priority classes are optimised one
+    after the other, over patterns of their own relaxation if that is known. None without host
+    patterns, a solved relaxation or an integer solution in time.
 
     Parameters
     ----------
@@ -491,28 +486,20 @@ def displace_by_model(
             terms[-1], without=[name for name in program.held if name not in held]
         )
         excluded = _columns_to_exclude(arrays, counts, columns, of_classes)
-    gap = None
-    if best is not None:
-        for term in terms:
-            program.hold(term, best[term], HOLD_SLACK)
-        terms, gap = (DISRUPTION,), parameters.PARAMETERS.models.place_term_gap_rel
     tuning = parameters.PARAMETERS.insertion
     values: NDArray[np.float64] | None = None
-    counted = -inf
-    left_out = {*program.held} if best is None else set()
+    left_out = {*program.held}
     for term in terms:
         arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
         outcome = session.optimise(
             arrays.without_columns(excluded),
             share=tuning.displacement_share,
             most=tuning.max_displacement_seconds,
-            gap=gap,
             start=values,
         )
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
         values = outcome.values
-        counted = outcome.objective if terms == (VALUE,) else -inf
         if term != terms[-1]:
             program.hold(term, round(outcome.objective), HOLD_SLACK)
             left_out -= {f"hold:{term}"}
@@ -520,12 +507,7 @@ def displace_by_model(
         return None
     found = displace_within_quotas(session, counts, patterns, values, relaxed.row_duals)
     upgrade_options(found)
-    if found.value >= counted * (1 - session.gap):
-        return found
-    inserted = Placement(counts.problem)
-    insert_counts(session, inserted, counted_starts(counts, values))
-    upgrade_options(inserted)
-    return max(found, inserted, key=lambda placement: placement.value)
+    return found
 
 
 def _columns_to_exclude(

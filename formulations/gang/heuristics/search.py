@@ -149,8 +149,6 @@ class Search(SearchState):
         its linear relaxation for `first`; `first_relaxation` is for the first term as it is.
     class_relaxation
         That of the last priority class, those above held at theirs.
-    known
-        The incumbent with which migration began.
     repacked, improved
         Whether the incumbent comes from repacking, and whether LNS has worked on it.
     evacuated
@@ -168,7 +166,6 @@ class Search(SearchState):
     relaxation: Outcome | None = None
     first_relaxation: Outcome | None = None
     class_relaxation: Outcome | None = None
-    known: Placement | None = None
     repacked: bool = False
     improved: bool = False
     evacuated: Candidate | None = None

@@ -16,8 +16,8 @@ from placewright.formulations.gang.heuristics.displace import (
     plan_without_solver,
 )
 from placewright.formulations.gang.heuristics.displacement import keep_within_quotas
-from placewright.formulations.gang.heuristics.ejection import exchange_jobs
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.incremental import exchange_jobs
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.solve import (
     aggregate_models,
@@ -360,18 +360,6 @@ def test_an_ejection_chain_moves_two_jobs_for_a_third() -> None:
         wants("third", models=["A"]),
     ]
     assert cleared(hosts, jobs) == {"first": "migrate", "second": "migrate", "third": "start"}
-
-
-def test_a_whole_gang_is_preempted_for_one_that_is_worth_more() -> None:
-    tasks = [{"index": i, "host": f"h{i}", "gpus": [0, 1]} for i in range(2)]
-    jobs = [
-        wants("old", 2, running={"tasks": tasks}),
-        wants("new", 2, priority=1, weight=2),
-        wants("equal", 2, weight=2),
-    ]
-    # A GPU that stays free, or else nothing would be inserted.
-    found = cleared([host("h0"), host("h1"), {**host("h2"), "gpus": 1}], jobs)
-    assert found == {"old": "preempt", "new": "start", "equal": "wait"}
 
 
 def test_a_gang_beyond_its_quota_comes_where_jobs_of_its_tenant_stop() -> None:

@@ -7,8 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from placewright.formulations.gang.heuristics.ejection import EjectionMoves
-from placewright.formulations.gang.heuristics.moves import MovableJobs
+from placewright.formulations.gang.heuristics.moves import EjectionMoves, MovableJobs
 from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
