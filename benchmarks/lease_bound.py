@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.instances.converters.support.trace_jobs import TraceJob
+from placewright.instances.converters.support.trace_rounds import TraceJob
 
 __all__ = ["value_at_most"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.lease_rules import Rule
 from placewright.array_types import Ints
 from placewright.formulations.deadline.problem.problem import Problem
-from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
+from placewright.instances.converters.support.trace_rounds import TraceJob, overhead_s
 from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
 from placewright.rounds.replay.book import Costs, HostLedger

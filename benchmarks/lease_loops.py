@@ -21,7 +21,7 @@ from benchmarks.lease_rules import RULES, Rule
 from benchmarks.measure import measured
 from benchmarks.report import OURS, SKIPPED, Row
 from placewright import Plan, Round, verify
-from placewright.instances.converters.support.trace_jobs import TraceJob
+from placewright.instances.converters.support.trace_rounds import TraceJob
 from placewright.instances.converters.traces.chronus import chronus_jobs, convert_chronus
 from placewright.instances.documents.job import Job
 from placewright.rounds.replay.lease_loop import Served, decide_leases

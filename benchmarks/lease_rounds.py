@@ -37,7 +37,7 @@ from placewright.array_types import Ints
 from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.formulations.deadline.problem.problem import Problem
 from placewright.instances.checks.round import check_round
-from placewright.instances.converters.support.trace_jobs import TraceJob, overhead_s
+from placewright.instances.converters.support.trace_rounds import TraceJob, overhead_s
 from placewright.instances.converters.traces.chronus import chronus_jobs
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.deadline import Deadline, Due, Pace

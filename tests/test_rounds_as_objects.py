@@ -30,10 +30,9 @@ from placewright.instances.checks.round import check_round, is_checked
 from placewright.instances.documents.job import Job
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.exporters.csv_table import plan_csv
-from placewright.instances.exporters.despite import obeying
-from placewright.instances.exporters.kai import bind_requests
-from placewright.instances.exporters.kubernetes import kubernetes_script
+from placewright.instances.exporters.kubernetes import bind_requests, kubernetes_script
 from placewright.instances.exporters.kueue import kueue_script, topology_assignments
+from placewright.instances.exporters.needs import obeying
 from placewright.instances.exporters.ray import bundle_selectors
 from placewright.instances.exporters.slurm import slurm_script
 from placewright.instances.io.digest import round_digest

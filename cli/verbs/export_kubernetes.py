@@ -20,7 +20,7 @@ from placewright.cli.verbs.options import Despite
 from placewright.instances.derived.phrases import count
 
 if TYPE_CHECKING:
-    from placewright.instances.exporters.kubectl import Script
+    from placewright.instances.exporters.kubernetes import Script
 
 
 def export_kubernetes(
@@ -79,7 +79,7 @@ def export_kai(
     Example: placewright export kai round.json plan.json -o bind-requests.json
     """
     round_, plan = valid_pair(round_file, plan_file, output, despite)
-    from placewright.instances.exporters.kai import bind_requests
+    from placewright.instances.exporters.kubernetes import bind_requests
 
     made, unsaid = bind_requests(round_, plan)
     for what, jobs in sorted(unsaid.items()):

@@ -37,7 +37,7 @@ def valid_pair(
     check_one_stdin(round_file, plan_file)
     check_output(output, round_file, plan_file)
     from placewright.instances.derived.doubts import told_of
-    from placewright.instances.exporters.despite import obeying
+    from placewright.instances.exporters.needs import obeying
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify
 

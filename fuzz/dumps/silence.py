@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from placewright.instances.converters.kubernetes.further_ledgers import CLAIMS
+from placewright.instances.converters.kubernetes.ledger import CLAIMS
 from placewright.instances.converters.ledger import Ledger, Rule, Use
-from placewright.instances.converters.slurm.text import blocks, table
+from placewright.instances.converters.slurm.texts import blocks, table
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.caveats import CAVEATS
 

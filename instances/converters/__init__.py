@@ -8,11 +8,11 @@ from placewright.instances.converters.kubernetes.convert import convert_kubernet
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
 from placewright.instances.converters.kubernetes.manifest import read_manifest
 from placewright.instances.converters.live import is_dump, read_live
-from placewright.instances.converters.ray.convert import read_ray
+from placewright.instances.converters.ray import read_ray
 from placewright.instances.converters.skypilot import read_skypilot
 from placewright.instances.converters.slurm.convert import read_slurm
-from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.live import LiveConversion
+from placewright.instances.converters.support.trace_rounds import Conversion
 from placewright.instances.converters.traces.chronus import (
     chronus_jobs,
     convert_chronus,

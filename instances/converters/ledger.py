@@ -11,11 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.documents.caveats import UNKNOWN_FIELD, Caveat
 from placewright.instances.errors import printable
 
+_K = TypeVar("_K")
+_Key = TypeVar("_Key")
 _EFFECTS = "NoSchedule PreferNoSchedule NoExecute"
 _STOPS = "None Hold HoldAndDrain"
 _STATES = """
@@ -224,6 +227,27 @@ class Reading:
                 yield f"{path}{name}", use.use_of(value)
             else:
                 yield f"{path}{name}", use
+
+
+def caveats_of_all(
+    ledgers: Mapping[_K, Ledger],
+    objects: Mapping[_K, Iterable[tuple[_Key, Any]]],
+    book: Bookkeeping,
+) -> dict[_K, dict[_Key, tuple[Caveat, ...]]]:
+    """Go through all objects of some kinds, each with the key by which its caveats are found again.
+
+    The bookkeeping has a line about the fields of each kind.
+    """
+    found: dict[_K, dict[_Key, tuple[Caveat, ...]]] = {}
+    for kind, ledger in ledgers.items():
+        if kind not in objects:
+            continue
+        reading, listed = Reading(ledger), found.setdefault(kind, {})
+        for key, raw in objects[kind]:
+            if caveats := reading.take(raw):
+                listed[key] = (*listed.get(key, ()), *caveats)
+        book.fields.append(reading.line())
+    return found
 
 
 def _unknown(paths: Iterable[str]) -> Caveat:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from placewright.instances.converters.kubernetes.convert import read_kubernetes
-from placewright.instances.converters.kubernetes.kai_snapshot import is_zip
-from placewright.instances.converters.kubernetes.sources import files_in
-from placewright.instances.converters.ray.convert import read_ray
+from placewright.instances.converters.kubernetes.sources import files_in, is_zip
+from placewright.instances.converters.ray import read_ray
 from placewright.instances.converters.slurm.convert import read_slurm
-from placewright.instances.converters.slurm.sources import JSON_PARTS
+from placewright.instances.converters.slurm.records import JSON_PARTS
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.io.files import load_documents
 

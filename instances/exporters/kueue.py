@@ -24,11 +24,16 @@ from placewright.instances.documents.source_keys import (
     KUBERNETES_TOPOLOGY,
     OWN_CHECK,
 )
-from placewright.instances.exporters.kubectl import Call, Script, delete, patch, test
-from placewright.instances.exporters.kubernetes import WORKLOAD, PodCalls
-from placewright.instances.exporters.kubernetes_objects import (
+from placewright.instances.exporters.kubernetes import (
+    WORKLOAD,
+    Call,
     Hostnames,
     ObjectsOf,
+    PodCalls,
+    Script,
+    delete,
+    patch,
+    test,
     time_text,
 )
 

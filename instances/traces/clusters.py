@@ -69,12 +69,8 @@ def philly_trace(path: str | os.PathLike[str]) -> Trace:
 
     A job runs as long as its attempts together, on as many GPUs as any of them had, however it
     ended. An attempt without a start or an end does not count, but a job whose last attempt has
-    begun and not ended still runs, and is left out.
-
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with its line and key.
+    begun and not ended still runs, and is left out. Raises `InvalidInputError`: for a file that
+    cannot be used, with its line and key.
     """
     file = os.fspath(path)
     first: dict[str, int] = {}
@@ -288,11 +284,7 @@ def pai_trace(path: str | os.PathLike[str]) -> Trace:
     A job holds the GPUs of its tasks together, each task's instances times the part of a GPU that
     one asks, rounded up to whole GPUs per task. It runs from the first start of such a task to the
     last end, and is submitted when the table of jobs says, without that when it first starts.
-
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with line and column.
+    Raises `InvalidInputError`: for a file that cannot be used, with line and column.
     """
     table = _table(os.fspath(path), TASKS)
     percent = table.decimals("plan_gpu", _GPU_PLACES, _MAX_PERCENT, blank=0)
@@ -399,12 +391,8 @@ def swf_trace(path: str | os.PathLike[str]) -> Trace:
     """Read a log; processors are GPUs, users are tenants, the time asked is what is predicted.
 
     Jobs of unknown or no running time or processors are left out, and lines that tell a part of a
-    job. Lines that begin with `;` are comments.
-
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with its line.
+    job. Lines that begin with `;` are comments. Raises `InvalidInputError`: for a file that cannot
+    be used, with its line.
     """
     file = str(path)
     rows: list[tuple[int, int, int, int]] = []

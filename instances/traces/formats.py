@@ -55,10 +55,8 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 def entries(file: str) -> Iterator[tuple[int, Any]]:
     """Yield the line on which each entry of a list begins, and the entry.
 
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, is no JSON list in UTF-8, or an entry is too long or too deep.
+    Raises `InvalidInputError`: if the file cannot be read, is no JSON list in UTF-8, or an entry is
+    too long or too deep.
     """
     text = _Text(file)
     text.take("[")

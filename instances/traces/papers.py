@@ -121,11 +121,8 @@ def is_shockwave(path: str | os.PathLike[str]) -> bool:
 def gavel_trace(path: str | os.PathLike[str]) -> Trace:
     """Read a trace of Gavel; `THROUGHPUTS` beside it says how long a step takes on V100 GPUs.
 
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with line and column, and for a job type or a number of
-        GPUs that was not measured.
+    Raises `InvalidInputError`: for a file that cannot be used, with line and column, and for a job
+    type or a number of GPUs that was not measured.
     """
     table = read_table(path, GAVEL, tabs=True)
     beside = Path(path).parent / THROUGHPUTS
@@ -152,12 +149,8 @@ def shockwave_trace(path: str | os.PathLike[str]) -> Trace:
     """Read a trace of Shockwave; durations are those at the first batch size.
 
     The larger batches that `gns` and `accordion` change to are dropped, by which its simulator has
-    jobs end sooner.
-
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with line and column.
+    jobs end sooner. Raises `InvalidInputError`: for a file that cannot be used, with line and
+    column.
     """
     table = read_table(path, SHOCKWAVE, tabs=True)
     gpus = positive(table, "scale_factor", MAX_GPUS)
@@ -349,11 +342,8 @@ def is_synergy(path: str | os.PathLike[str]) -> bool:
 def synergy_trace(path: str | os.PathLike[str]) -> Trace:
     """Read a trace of Synergy; work is the running time at the proportional share of a server.
 
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with line and column, and for a model without a profile or
-        with one whose speed at the proportional share is not 1.
+    Raises `InvalidInputError`: for a file that cannot be used, with line and column, and for a
+    model without a profile or with one whose speed at the proportional share is not 1.
     """
     table = read_table(path, _SYNERGY_COLUMNS)
     file = str(Path(path).parent / PROFILES)

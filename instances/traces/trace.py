@@ -21,12 +21,8 @@ _PIECE = 1 << 16
 class Names(Sequence[str]):
     """Names that are given, or else numbers, in some order; equal to a tuple of the same names.
 
-    Parameters
-    ----------
-    given
-        Names in the order of the file; None: each job is called by its number in that order.
-    order
-        Numbers of the jobs, int64 (jobs,).
+    `given`: names in the order of the file; None: each job is called by its number in that order.
+    `order`: numbers of the jobs, int64 (jobs,).
     """
 
     __hash__ = None  # type: ignore[assignment]

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from placewright.instances.converters.kubernetes.eligibility import requests
 from placewright.instances.converters.kubernetes.groups import gang_of, title_of
-from placewright.instances.converters.kubernetes.pods import requests
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.documents.source_keys import WAITING_PART
 from placewright.instances.errors import InvalidInputError

@@ -9,8 +9,12 @@ from typing import Any
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.exporters.kubernetes import ELSEWHERE, kubernetes_script
-from placewright.instances.exporters.kubernetes_objects import ObjectsOf, waiting_event
+from placewright.instances.exporters.kubernetes import (
+    ELSEWHERE,
+    ObjectsOf,
+    kubernetes_script,
+    waiting_event,
+)
 from placewright.instances.exporters.kueue import kueue_script
 from placewright.live.watch.api_server import ApiServer
 from placewright.live.watch.reading import Acted

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from placewright.instances.converters import READ_KINDS, convert_kubernetes
-from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERATORS
+from placewright.instances.converters.kubernetes.nodes import NO_ACCELERATORS
 from placewright.instances.errors import InvalidInputError
 from placewright.live.watch.api_server import ApiServer, GoneError, Resource
 from placewright.live.watch.mirror import Mirror

@@ -13,7 +13,7 @@ from placewright.instances.derived.doubts import told_lines
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, printable
-from placewright.instances.exporters.despite import obeying
+from placewright.instances.exporters.needs import obeying
 from placewright.live.watch.follow import Follower
 from placewright.live.watch.reading import Actor, Reading, Source, SourceError
 from placewright.live.watch.record import Record

@@ -10,8 +10,7 @@ from placewright.instances.derived.phrases import count
 from placewright.instances.derived.slurm_marks import HELD, NODE_LIST
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.exporters.slurm import slurm_script
-from placewright.instances.exporters.slurm_steps import State, Step, slurm_steps
+from placewright.instances.exporters.slurm import State, Step, slurm_script, slurm_steps
 from placewright.live.watch.reading import Acted
 from placewright.live.watch.slurm_source import run
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.instances.converters.support.hosts import whole_tasks
+from placewright.instances.converters.support.trace_rounds import whole_tasks
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placewright.instances.converters.support.trace_jobs import TraceJob
+from placewright.instances.converters.support.trace_rounds import TraceJob
 from placewright.rounds.replay.lease_loop import Served
 
 ROOT = Path(__file__).parents[2]

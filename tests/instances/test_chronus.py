@@ -9,8 +9,7 @@ import pytest
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters import chronus_jobs, convert_chronus, read_chronus
-from placewright.instances.converters.support.deadline_rounds import deadline_of
-from placewright.instances.converters.support.trace_jobs import overhead_s
+from placewright.instances.converters.support.trace_rounds import deadline_of, overhead_s
 from placewright.instances.documents.deadline import Deadline
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError

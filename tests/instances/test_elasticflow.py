@@ -9,7 +9,7 @@ import pytest
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters import convert_elasticflow, elasticflow_jobs, read_elasticflow
-from placewright.instances.converters.support.scaling import read_iterations
+from placewright.instances.converters.support.trace_rounds import read_iterations
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError

@@ -17,7 +17,7 @@ from placewright.instances.converters.kubernetes.ledger import LEDGERS as OF_KUB
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.ledger import Ledger, Reading, Rule
 from placewright.instances.converters.slurm.ledger import LEDGERS as OF_SLURM
-from placewright.instances.converters.slurm.sources import JSON_PARTS
+from placewright.instances.converters.slurm.records import JSON_PARTS
 from placewright.instances.documents.caveats import (
     CAVEATS,
     UNKNOWN_FIELD,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.accessor import (
+from placewright.instances.converters.kubernetes.records import (
     AsList,
     AsMapping,
     NameText,
@@ -129,14 +129,9 @@ MAX_HOSTS = 1_000_000
 class Nesting:
     """The cell types inside one that has nodes, itself included.
 
-    Attributes
-    ----------
-    types : tuple of str
-        Cell types, outermost first; the last one is the leaf cell.
-    numbers : tuple of int
-        How many cells of the next type make one of each, but for the leaf cell.
-    node : int
-        Position of the type that is a node.
+    `types`: cell types, outermost first; the last one is the leaf cell. `numbers`: how many cells
+    of the next type make one of each, but for the leaf cell. `node`: position of the type that is a
+    node.
     """
 
     types: tuple[str, ...]
@@ -166,10 +161,8 @@ class Nesting:
 def nesting(types: Mapping[str, CellType], outermost: str, path: Path) -> Nesting:
     """Return what is inside a cell type.
 
-    Raises
-    ------
-    InvalidInputError
-        The type is not described, is inside itself, or has no node or several.
+    Raises `InvalidInputError`: the type is not described, is inside itself, or has no node or
+    several.
     """
     if outermost not in types:
         raise InvalidInputError(
@@ -226,14 +219,8 @@ class Cell(NamedTuple):
 class Cells:
     """The physical cells.
 
-    Attributes
-    ----------
-    cells : list of Cell
-        Outer ones before those that they hold.
-    chains : dict of str to Nesting
-        By the outermost cell type.
-    pinned : dict of str to Cell
-        By pinnedCellId; `below` has those that are smaller than a node.
+    `cells`: outer ones before those that they hold. `chains`: by the outermost cell type. `pinned`:
+    by pinnedCellId; `below` has those that are smaller than a node.
     """
 
     cells: list[Cell] = field(default_factory=list)
@@ -341,10 +328,7 @@ def read_cells(
 ) -> Cells:
     """Return the physical cells; addresses and children that are left out are as HiveD has them.
 
-    Raises
-    ------
-    InvalidInputError
-        A cell is not what its type says, or has no address of its own.
+    Raises `InvalidInputError`: a cell is not what its type says, or has no address of its own.
     """
     found = Cells()
     for index, spec in enumerate(specs):
@@ -390,21 +374,9 @@ def cluster_of(
 ) -> ClusterDocument:
     """Return the cluster.
 
-    Parameters
-    ----------
-    cells
-        The physical cells.
-    skus
-        Resources of a leaf cell; of one that is not named, one GPU.
-    levels
-        Levels from the host up.
-    apart
-        If there are any, chains are the domains of an outermost level.
-
-    Raises
-    ------
-    InvalidInputError
-        A node has more than a host can have.
+    `cells`: the physical cells. `skus`: resources of a leaf cell; of one that is not named, one
+    GPU. `levels`: levels from the host up. `apart`: if there are any, chains are the domains of an
+    outermost level. Raises `InvalidInputError`: a node has more than a host can have.
     """
     domains: list[DomainEntry] = []
     hosts: list[HostEntry] = []

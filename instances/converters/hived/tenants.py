@@ -115,10 +115,8 @@ def read_owned(
 ) -> list[Owned]:
     """Return the cells of virtual clusters that a round can have.
 
-    Raises
-    ------
-    InvalidInputError
-        A cell type is not one of its chain, or a pinned cell is unknown or owned twice.
+    Raises `InvalidInputError`: a cell type is not one of its chain, or a pinned cell is unknown or
+    owned twice.
     """
     found: list[Owned] = []
     used: set[str] = set()

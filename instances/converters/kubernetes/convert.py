@@ -11,26 +11,38 @@ from typing import Any
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import NO_TIME, Bookkeeping
 from placewright.instances.converters.kubernetes import kueue
-from placewright.instances.converters.kubernetes.accelerators import NO_ACCELERATORS, counting
 from placewright.instances.converters.kubernetes.dump import PODS, Dump, read_dump
-from placewright.instances.converters.kubernetes.eligibility import Eligibility, passes_cordons
+from placewright.instances.converters.kubernetes.eligibility import (
+    Eligibility,
+    State,
+    asked_by,
+    passes_cordons,
+    requests,
+    state_of,
+)
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
-from placewright.instances.converters.kubernetes.group_queues import GroupQueueCaps, measures_of
-from placewright.instances.converters.kubernetes.groups import WORKLOAD, Gang, other_names
-from placewright.instances.converters.kubernetes.jobs import LeftOutError, Maker
-from placewright.instances.converters.kubernetes.kueue_quotas import KueueQuotas, reserved_quota
-from placewright.instances.converters.kubernetes.kueue_records import Workload
-from placewright.instances.converters.kubernetes.levels import Levels, label_keys, read_levels
+from placewright.instances.converters.kubernetes.groups import KUEUE, Gang, Workload, other_names
+from placewright.instances.converters.kubernetes.jobs import Maker, Workloads
 from placewright.instances.converters.kubernetes.nodes import (
+    NO_ACCELERATORS,
     Amounts,
+    Levels,
     away,
+    counting,
     crowded,
     gpus_of,
     hosts,
     idle_resources,
+    label_keys,
     over_full,
+    read_levels,
 )
-from placewright.instances.converters.kubernetes.pods import State, asked_by, requests, state_of
+from placewright.instances.converters.kubernetes.quotas import (
+    GroupQueueCaps,
+    KueueQuotas,
+    measures_of,
+    reserved_quota,
+)
 from placewright.instances.converters.kubernetes.records import Pod
 from placewright.instances.converters.kubernetes.sources import (
     NODE,
@@ -39,8 +51,7 @@ from placewright.instances.converters.kubernetes.sources import (
     read_sources,
     sources_of,
 )
-from placewright.instances.converters.kubernetes.workloads import Workloads
-from placewright.instances.converters.support.live import LiveConversion
+from placewright.instances.converters.support.live import LeftOutError, LiveConversion, summary_of
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Policy, Tenant
@@ -159,7 +170,7 @@ def _converted(
         check_round(made)
     except InvalidInputError as error:
         raise error.inside(where) from None
-    return LiveConversion(made, _summary(made), book)
+    return LiveConversion(made, summary_of(made), book)
 
 
 def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
@@ -271,7 +282,7 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
     gangs = gangs_of(dump, workloads, jobs.book)
     unbound: dict[tuple[str, str], list[Pod]] = {}
     for key, workload in dump.workloads.items():
-        gang = Gang(WORKLOAD, *key)
+        gang = Gang(KUEUE, *key)
         members = gangs.get(gang, [])
         if not workload.has("Finished") and not _said_by_pods(workload, members):
             unbound[key] = members
@@ -288,7 +299,7 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
     for gang in sorted(gangs, key=lambda gang: (_waits(gangs[gang]), gang)):
         before = len(jobs.maker.jobs)
         jobs.add(gang, gangs[gang])
-        one = dump.workloads.get((gang.namespace, gang.name)) if gang.by == WORKLOAD else None
+        one = dump.workloads.get((gang.namespace, gang.name)) if gang.by == KUEUE else None
         if one is not None and not one.has("Finished"):
             if len(jobs.maker.jobs) > before:
                 jobs.book.take(kueue.KIND)
@@ -371,12 +382,3 @@ def _tenants(
 def _order(job: Job) -> tuple[int, int, str]:
     """Jobs of higher priority first, then the oldest, as queues go through them."""
     return -job.priority, 0 if job.submitted is None else job.submitted, job.name
-
-
-def _summary(round_: Round) -> str:
-    running = sum(job.running is not None for job in round_.jobs)
-    gpus = sum(host.gpus or 0 for host in round_.cluster.hosts)
-    return (
-        f"kubernetes: {len(round_.cluster.hosts):,} hosts, {gpus:,} GPUs; {running:,} jobs run, "
-        f"{len(round_.jobs) - running:,} wait"
-    )

@@ -12,20 +12,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.accelerators import (
-    DEVICE_MODEL,
-    DEVICES,
-    MODEL_LABELS,
-    accelerators_in,
-)
-from placewright.instances.converters.kubernetes.device_ledgers import (
+from placewright.instances.converters.kubernetes.ledger import (
     CLAIM,
     CLAIM_TEMPLATE,
     DEVICE_CLASS,
     DEVICE_LEDGERS,
     SLICE,
 )
-from placewright.instances.converters.kubernetes.sources import NODE, POD, Kind, Source, name_of
+from placewright.instances.converters.kubernetes.nodes import (
+    DEVICE_MODEL,
+    DEVICES,
+    MODEL_LABELS,
+    accelerators_in,
+)
+from placewright.instances.converters.kubernetes.sources import (
+    NODE,
+    POD,
+    Kind,
+    Source,
+    key_of,
+    name_of,
+)
 from placewright.instances.converters.ledger import Ledger
 from placewright.instances.errors import InvalidInputError
 
@@ -61,10 +68,8 @@ class _Device(NamedTuple):
 def with_devices(sources: Sources, book: Bookkeeping) -> Sources:
     """Return sources whose nodes have the GPUs of their slices, and pods ask what they claim.
 
-    Raises
-    ------
-    InvalidInputError
-        A value that is read of a slice, claim or class is none that Kubernetes would have.
+    Raises `InvalidInputError`: a value that is read of a slice, claim or class is none that
+    Kubernetes would have.
     """
     if not sources.get(SLICE):
         return sources
@@ -126,9 +131,9 @@ class _Wanted(NamedTuple):
 class _Reading:
     def __init__(self, sources: Sources) -> None:
         nodes = {name_of(one): one.raw for one in sources.get(NODE, ())}
-        self.claims = {_key(one): one.raw for one in sources.get(CLAIM, ())}
+        self.claims = {key_of(one): one.raw for one in sources.get(CLAIM, ())}
         templates = sources.get(CLAIM_TEMPLATE, ())
-        self.templates = {_key(one): _at(one.raw, "spec") for one in templates}
+        self.templates = {key_of(one): _at(one.raw, "spec") for one in templates}
         self.classes = {name_of(one): _class(one.raw) for one in sources.get(DEVICE_CLASS, ())}
         self.gpus = dict(_gpus([one.raw for one in sources.get(SLICE, ())]))
         self.of_host: defaultdict[str, dict[_Device, str | None]] = defaultdict(dict)
@@ -365,10 +370,6 @@ def _unclaimed(container: Any) -> Any:
         return container
     left = {k: v for k, v in container["resources"].items() if k != "claims"}
     return {**container, "resources": left}
-
-
-def _key(source: Source) -> tuple[str, str]:
-    return _text(source.raw, "metadata", "namespace"), name_of(source)
 
 
 def _at(value: Any, *keys: str) -> Any:

@@ -1,36 +1,303 @@
-"""All objects of a dump that are read, and how many there are of others."""
+"""All objects of a dump that are read, their classes and budgets, and what is told of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes import groups as kr
 from placewright.instances.converters.kubernetes import kueue, nodes
-from placewright.instances.converters.kubernetes import kueue_records as kr
-from placewright.instances.converters.kubernetes.accelerators import count_beside
-from placewright.instances.converters.kubernetes.caveats import Caveats, read_caveats
 from placewright.instances.converters.kubernetes.devices import with_devices
-from placewright.instances.converters.kubernetes.group_queues import QUEUE_KINDS, GroupQueue
-from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, Gang, PodGroup
-from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
-from placewright.instances.converters.kubernetes.hyper_nodes import (
+from placewright.instances.converters.kubernetes.eligibility import (
     HYPER_NODE,
     HyperNode,
+    selects,
     with_tiers,
 )
-from placewright.instances.converters.kubernetes.ledger import LEDGERS
-from placewright.instances.converters.kubernetes.policies import with_priorities
-from placewright.instances.converters.kubernetes.records import Node, Object, Pod
+from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, WORKLOAD, Gang, PodGroup
+from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
+from placewright.instances.converters.kubernetes.kueue import Queues
+from placewright.instances.converters.kubernetes.ledger import (
+    BUDGET,
+    JOB_SET,
+    LEADER_WORKER_SET,
+    LEDGERS,
+    PRIORITY_CLASS,
+    QUEUE_CLASS,
+)
+from placewright.instances.converters.kubernetes.nodes import count_beside
+from placewright.instances.converters.kubernetes.quotas import QUEUE_KINDS, GroupQueue
+from placewright.instances.converters.kubernetes.records import (
+    CountOrOne,
+    LabelSelector,
+    Node,
+    Object,
+    Pod,
+    PriorityNumber,
+    Record,
+    Text,
+    Truth,
+)
 from placewright.instances.converters.kubernetes.sources import (
     NODE,
     POD,
     Kind,
     Source,
+    key_of,
     name_of,
     read_all,
 )
+from placewright.instances.converters.ledger import Rule, caveats_of_all
+from placewright.instances.documents.caveats import Caveat, annotation_of
+
+# Priority classes give pods their priority; disruption budgets say what may not be stopped.
+
+
+_CLASS_LABEL = "kueue.x-k8s.io/priority-class"
+
+
+class PriorityClass(Object):
+    """A class by whose name pods have a priority."""
+
+    value: PriorityNumber = 0
+    globalDefault: Truth = False  # noqa: N815
+    preemptionPolicy: Text = ""  # noqa: N815
+
+
+class _BudgetSpec(Record):
+    selector: LabelSelector | None = None
+
+
+class _BudgetStatus(Record):
+    disruptionsAllowed: CountOrOne = 0  # noqa: N815
+
+
+class Budget(Object):
+    """How many of some pods may be stopped now (PodDisruptionBudget)."""
+
+    spec: _BudgetSpec = _BudgetSpec()
+    status: _BudgetStatus = _BudgetStatus()
+
+    def broken_by(self, pods: Sequence[Pod]) -> bool:
+        """Whether these pods may not all be stopped."""
+        selector = self.spec.selector
+        hit = [
+            pod
+            for pod in pods
+            if selector is not None
+            and pod.spec.nodeName is not None
+            and pod.metadata.namespace == self.metadata.namespace
+            and selects(selector, pod.metadata.labels)
+        ]
+        return len(hit) > self.status.disruptionsAllowed
+
+
+def caveats_of_budgets(budgets: Sequence[Budget], pods: Sequence[Pod]) -> Iterator[Caveat]:
+    """Yield what budgets say of a job, whose pods are stopped together if it moves or stops."""
+    broken = [one.metadata.name for one in budgets if one.broken_by(pods)]
+    if broken:
+        text = f"that a disruption budget ({broken[0][:100]}) keeps it running is not read"
+        yield Caveat(rule="disruption-budget", text=text)
+
+
+def with_priorities(
+    sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping
+) -> Mapping[Kind, Sequence[Source]]:
+    """Return sources whose pods, groups and workloads have the priority of the class they name.
+
+    What says its priority keeps it; pods and workloads without a class have the default's.
+    """
+    classes, own = (
+        {one.name: one for one in read_all(PriorityClass, sources.get(kind, ()), book, what)}
+        for kind, what in (
+            (PRIORITY_CLASS, "priority classes"),
+            (QUEUE_CLASS, "priority classes of Kueue"),
+        )
+    )
+    if not classes and not own:
+        return sources
+    default = next((one for one in classes.values() if one.globalDefault), None)
+    found = dict(sources)
+    for kind in (POD, WORKLOAD, *GROUP_KINDS):
+        usual = None if kind in GROUP_KINDS else default
+        found[kind] = [
+            _prioritized(one, own if _is_own(one.raw.get("spec")) else classes, usual)
+            for one in sources.get(kind, ())
+        ]
+    if own:
+        found[POD] = [_queued(one, own) for one in found[POD]]
+    return found
+
+
+def _prioritized(
+    source: Source, classes: Mapping[str, PriorityClass], default: PriorityClass | None
+) -> Source:
+    spec = source.raw.get("spec")
+    if not isinstance(spec, dict) or spec.get("priority") is not None:
+        return source
+    name = spec.get("priorityClassName") or _reference(spec).get("name")
+    found = classes.get(name) if isinstance(name, str) and name else default
+    if found is None:
+        return source
+    policy = spec.get("preemptionPolicy") or found.preemptionPolicy
+    given = {**spec, "priority": found.value, "preemptionPolicy": policy}
+    return source._replace(raw={**source.raw, "spec": given})
+
+
+def _queued(source: Source, own: Mapping[str, PriorityClass]) -> Source:
+    """Return a pod with the priority of the class of Kueue that its label names."""
+    meta, spec = source.raw.get("metadata"), source.raw.get("spec")
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    name = labels.get(_CLASS_LABEL) if isinstance(labels, dict) else None
+    if not isinstance(name, str) or name not in own or not isinstance(spec, dict):
+        return source
+    given = {**spec, "priority": own[name].value}
+    return source._replace(raw={**source.raw, "spec": given})
+
+
+def _is_own(spec: Any) -> bool:
+    """Whether the class of a workload is one of Kueue's."""
+    source = spec.get("priorityClassSource") if isinstance(spec, dict) else None
+    return (
+        source == "kueue.x-k8s.io/workloadpriorityclass"
+        or _reference(spec).get("kind") == QUEUE_CLASS.name
+    )
+
+
+def _reference(spec: Any) -> Mapping[str, Any]:
+    found = spec.get("priorityClassRef") if isinstance(spec, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+# Caveats of Kubernetes: rules of pods, nodes, groups and queues that are told.
+
+_EXCLUSIVE = Rule("exclusive-topology", "that nobody else may be in its domain is not read")
+_GPU_TYPE = Rule("gpu-type", "which GPUs its annotations name is not read")
+_POOL = Rule("node-pool", "the node pool of its scheduler is not read")
+_NOTES = {
+    "alpha.jobset.sigs.k8s.io/exclusive-topology": _EXCLUSIVE,
+    "leaderworkerset.sigs.k8s.io/exclusive-topology": _EXCLUSIVE,
+    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology": _EXCLUSIVE,
+    "nvidia.com/use-gputype": _GPU_TYPE,
+    "nvidia.com/nouse-gputype": _GPU_TYPE,
+    "nvidia.com/use-gpuuuid": _GPU_TYPE,
+    "nvidia.com/nouse-gpuuuid": _GPU_TYPE,
+    "volcano.sh/numa-topology-policy": Rule("numa-topology", "NUMA nodes are not read"),
+    "kai.scheduler/node-pool": _POOL,
+    "runai/node-pool": _POOL,
+}
+"""Rules that annotations and labels of pods stand for."""
+
+_LABELS = {
+    JOB_SET: "jobset.sigs.k8s.io/jobset-name",
+    LEADER_WORKER_SET: "leaderworkerset.sigs.k8s.io/name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caveats:
+    """Caveats by the kind of object, its namespace and name; and budgets, which select pods."""
+
+    of: Mapping[Kind, Mapping[tuple[str, str], tuple[Caveat, ...]]] = field(default_factory=dict)
+    budgets: Sequence[Budget] = ()
+
+    def of_node(self, node: Object) -> dict[str, str]:
+        """Return the annotation of a host."""
+        return annotation_of(self._find(NODE, node.key))
+
+    def of_job(
+        self,
+        pods: Sequence[Pod],
+        group: tuple[Kind, Object] | None = None,
+        queues: Iterable[tuple[Kind, tuple[str, str]]] = (),
+        more: Iterable[Caveat] = (),
+    ) -> dict[str, str]:
+        """Return the annotation of a job: what its pods, group and queues say, and more."""
+        return annotation_of((*more, *self._of_job(pods, group, queues)))
+
+    def _of_job(
+        self,
+        pods: Sequence[Pod],
+        group: tuple[Kind, Object] | None,
+        queues: Iterable[tuple[Kind, tuple[str, str]]],
+    ) -> Iterator[Caveat]:
+        for pod in pods:
+            yield from self._find(POD, pod.key)
+            yield from _noted(pod)
+        if group is not None:
+            yield from self._find(group[0], group[1].key)
+        for one in (*pods, *(() if group is None else group[1:])):
+            for kind, name in _controllers(one):
+                yield from self._find(kind, (one.metadata.namespace or "", name))
+        yield from caveats_of_budgets(self.budgets, pods)
+        for kind, key in queues:
+            yield from self._find(kind, key)
+
+    def _find(self, kind: Kind, key: tuple[str, str]) -> tuple[Caveat, ...]:
+        return self.of.get(kind, {}).get(key, ())
+
+
+def _noted(pod: Pod) -> Iterator[Caveat]:
+    """Yield rules that a pod has by annotations or labels, but for those its spec says, too."""
+    spec, meta = pod.spec, pod.metadata
+    near = spec.affinity is not None and (
+        spec.affinity.podAffinity or spec.affinity.podAntiAffinity
+    )
+    for key in {**meta.labels, **meta.annotations}:
+        rule = _NOTES.get(key)
+        if rule is not None and not (rule is _EXCLUSIVE and (near or spec.nodeSelector)):
+            yield rule.caveat()
+
+
+def _controllers(one: Object) -> Iterator[tuple[Kind, str]]:
+    """Yield kinds and names of what made an object, as owners and labels say."""
+    for owner in one.metadata.ownerReferences:
+        yield Kind(owner.apiVersion.rpartition("/")[0], owner.kind), owner.name
+    for kind, label in _LABELS.items():
+        if label in one.metadata.labels:
+            yield kind, one.metadata.labels[label]
+
+
+def queues_of_kueue(
+    queues: Queues, workload: kr.Workload
+) -> Iterator[tuple[Kind, tuple[str, str]]]:
+    """Yield the queues, cohorts and flavors that a workload is bound by."""
+    if workload.spec.queueName is not None:
+        yield kr.LOCAL_QUEUE, (workload.metadata.namespace or "", workload.spec.queueName)
+    name = queues.queue_of(workload)
+    queue = queues.cluster.get(name or "")
+    if queue is None:
+        return
+    yield kr.CLUSTER_QUEUE, queue.key
+    for flavor in queue.flavors:
+        yield kr.FLAVOR, ("", flavor.name or "")
+    for cohort in queues.cohorts_of(queue):
+        yield kr.COHORT, ("", cohort)
+
+
+def queues_above(
+    above: Mapping[str, str | None], queue: str | None
+) -> Iterator[tuple[Kind, tuple[str, str]]]:
+    """Yield a queue of KAI or Volcano and those that it is in, from the inside out."""
+    seen: set[str] = set()
+    while queue and queue not in seen:
+        seen.add(queue)
+        for kind in QUEUE_KINDS:
+            yield kind, ("", queue)
+        queue = above.get(queue)
+
+
+def read_caveats(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Caveats:
+    """Go through all objects of a dump."""
+    keyed = {kind: [(key_of(one), one.raw) for one in found] for kind, found in sources.items()}
+    found = caveats_of_all(LEDGERS, keyed, book)
+    return Caveats(found, read_all(Budget, sources.get(BUDGET, ()), book, "disruption budgets"))
+
+
+# All objects of a dump that are read, and how many there are of others.
 
 PODS = "pods"
 _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
@@ -77,10 +344,7 @@ class Dump:
 def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Dump:
     """Read the objects of some files; those of kinds that are not read are counted.
 
-    Raises
-    ------
-    InvalidInputError
-        An object has a value that Kubernetes would not have.
+    Raises `InvalidInputError`: an object has a value that Kubernetes would not have.
     """
     sources = with_devices(sources, book)
     caveats = read_caveats(sources, book)

@@ -1,25 +1,168 @@
-"""Which nodes a pod may go to: its selector, its affinity and the taints that it tolerates."""
+"""What pods ask for, and which nodes they may go to."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any
 
-from placewright.instances.converters.kubernetes.nodes import Amounts, accelerator_of, gpu_model
+from pydantic import Field
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.kubernetes.groups import TIER
+from placewright.instances.converters.kubernetes.nodes import (
+    HOST_PORT,
+    Amounts,
+    accelerator_of,
+    amounts,
+    gpu_model,
+)
 from placewright.instances.converters.kubernetes.records import (
+    AsList,
+    CountOrOne,
     Expression,
     LabelSelector,
     Node,
     NodeSelector,
+    Object,
+    OptionalName,
+    Pod,
     PodSpec,
+    Record,
     SelectorTerm,
     Taint,
+    Text,
     Toleration,
 )
-from placewright.instances.converters.slurm.hostlist import compress
-from placewright.instances.converters.support.host_sets import Condition, HostSets
+from placewright.instances.converters.kubernetes.sources import Kind
+from placewright.instances.converters.slurm.texts import compress
+from placewright.instances.converters.support.live import Condition, HostSets
+from placewright.instances.documents.source_keys import OWN_GATE
+
+# What pods ask for, and how they are.
+
+
+_SHARES = ("gpu-fraction", "gpu-memory")
+_SLICED = ("nvidia.com/gpumem", "nvidia.com/gpucores", "volcano.sh/vgpu-")
+_SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_PREEMPTABLE = "volcano.sh/preemptable"
+
+
+class State(Enum):
+    """How a pod is, as far as its place goes."""
+
+    ENDED = "has ended"
+    DELETED = "is deleted before it ran"
+    BOUND = "bound"
+    WAITING = "waiting"
+
+
+def state_of(pod: Pod) -> State:
+    """Return how a pod is; one that is deleted holds its node until it is gone."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return State.ENDED
+    if pod.spec.nodeName is not None:
+        return State.BOUND
+    return State.WAITING if pod.metadata.deletionTimestamp is None else State.DELETED
+
+
+def asked_by(pod: Pod) -> Amounts:
+    """Return what a pod asks for; one that is resized has the most of what it has and wants."""
+    spec, given = pod.spec, {one.name: one for one in pod.status.containerStatuses}
+    containers = []
+    for one in spec.containers:
+        status = given.get(one.name)
+        parts = [one.resources.asked]
+        if status is not None:
+            now = status.resources.requests if status.resources is not None else {}
+            parts += [status.allocatedResources, now]
+        most = {key: max(part.get(key, _NONE) for part in parts) for part in parts for key in part}
+        resources = one.resources.model_copy(update={"requests": most})
+        changed = most != parts[0]
+        containers.append(one.model_copy(update={"resources": resources}) if changed else one)
+    if all(map(operator.is_, containers, spec.containers)):
+        return requests(spec)
+    return requests(spec.model_copy(update={"containers": tuple(containers)}))
+
+
+def requests(spec: PodSpec) -> Amounts:
+    """Return what kube-scheduler counts for a pod.
+
+    All containers and those init containers that go on run together; other init containers run
+    one after the other before, beside the former that have started. Amounts of the pod itself
+    take the place of cores and memory of its containers. A pod takes a place among the pods of its
+    node, and the ports of the host that its containers ask for.
+    """
+    beside: dict[str, Decimal] = {}
+    most: dict[str, Decimal] = {}
+    for init in spec.initContainers:
+        asked = _sum((beside, init.resources.asked))
+        if init.restartPolicy == "Always":
+            beside = asked
+        most = {key: max(asked.get(key, _NONE), most.get(key, _NONE)) for key in {**asked, **most}}
+    running = _sum((beside, *(one.resources.asked for one in spec.containers)))
+    total = {key: max(running.get(key, _NONE), most.get(key, _NONE)) for key in {**running, **most}}
+    if spec.resources is not None:
+        total |= {k: v for k, v in spec.resources.asked.items() if k in ("cpu", "memory")}
+    ports = {
+        f"{HOST_PORT}{number}/{port.protocol or 'TCP'}": Decimal(1)
+        for one in (*spec.containers, *spec.initContainers)
+        for port in one.ports
+        if (number := port.hostPort or (port.containerPort if spec.hostNetwork else 0))
+    }
+    return amounts(_sum((total, spec.overhead)) | ports | {"pods": Decimal(1)}, up=True)
+
+
+def shares_gpus(pod: Pod) -> bool:
+    """Whether a pod asks for a part of a GPU."""
+    return any(key in pod.metadata.annotations for key in _SHARES)
+
+
+def slices(asked: Amounts) -> bool:
+    """Whether something asks for slices or shares of GPUs as extended resources."""
+    return any(name.startswith(_SLICED) and asked.others[name] for name in asked.others)
+
+
+def gated(pod: Pod) -> bool:
+    """Whether a gate that is not ours keeps a pod from being scheduled."""
+    return any(gate.name != OWN_GATE for gate in pod.spec.schedulingGates)
+
+
+def movable(pod: Pod) -> bool:
+    """Whether a running pod may be stopped: something makes it anew, and nothing forbids it."""
+    notes = pod.metadata.annotations
+    return (
+        pod.metadata.deletionTimestamp is None
+        and any(owner.controller for owner in pod.metadata.ownerReferences)
+        and not any(owner.kind == "DaemonSet" for owner in pod.metadata.ownerReferences)
+        and notes.get(_SAFE) != "false"
+        and notes.get(_PREEMPTABLE) != "false"
+    )
+
+
+def started(pod: Pod) -> int | None:
+    """Return when a pod was started, or else bound."""
+    bound = [one.lastTransitionTime for one in pod.status.conditions if one.type == "PodScheduled"]
+    return pod.status.startTime or next(iter(bound), None)
+
+
+_NONE = Decimal(0)
+
+
+def _sum(parts: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for part in parts:
+        for key, amount in part.items():
+            total[key] = total.get(key, _NONE) + amount
+    return total
+
+
+# Which nodes a pod may go to: its selector, its affinity and the taints that it tolerates.
 
 _HARD = ("NoSchedule", "NoExecute")
 _OF_STATE = tuple(
@@ -38,20 +181,10 @@ _PRESSED = Toleration(key="node.kubernetes.io/memory-pressure", operator="Exists
 class Eligibility:
     """The nodes that pods may go to; answers are kept, since pods of a kind ask the same.
 
-    Attributes
-    ----------
-    nodes : mapping of str to Node
-        All nodes.
-    gpus : mapping of str to int
-        How many GPUs each has.
-    cordons : bool
-        Whether cordons are taints, since somebody tolerates them; else nobody comes to such nodes.
-    idle : frozenset of str
-        Resources of which every node has enough for all pods: nothing is asked of them.
-    everywhere : frozenset of str
-        Names of all nodes.
-    host_sets : HostSets
-        Those that task groups refer to.
+    `nodes`: all nodes. `gpus`: how many GPUs each has. `cordons`: whether cordons are taints, since
+    somebody tolerates them; else nobody comes to such nodes. `idle`: resources of which every node
+    has enough for all pods: nothing is asked of them. `everywhere`: names of all nodes.
+    `host_sets`: those that task groups refer to.
     """
 
     nodes: Mapping[str, Node]
@@ -119,12 +252,8 @@ class Eligibility:
     ) -> tuple[Condition, ...]:
         """Return what nodes have to meet that a pod may go to.
 
-        Parameters
-        ----------
-        spec, wanted
-            Of the pod, and what it asks for: GPUs of another resource are none for it.
-        also
-            Tolerations that its queue would add.
+        `spec`, `wanted`: of the pod, and what it asks for: GPUs of another resource are none for
+        it. `also`: tolerations that its queue would add.
         """
         required = None
         if spec.affinity is not None and spec.affinity.nodeAffinity is not None:
@@ -172,16 +301,9 @@ class Eligibility:
     ) -> dict[str, Any]:
         """Return what tells a task group's hosts: nothing, GPU models, or else host sets.
 
-        Nodes without GPUs do not matter to a task that asks for some.
-
-        Parameters
-        ----------
-        conditions
-            What the nodes have to meet.
-        allowed
-            Those that do, at least one that has what is asked.
-        asked
-            How many GPUs the task asks for.
+        Nodes without GPUs do not matter to a task that asks for some. `conditions`: what the nodes
+        have to meet. `allowed`: those that do, at least one that has what is asked. `asked`: how
+        many GPUs the task asks for.
         """
         every = self.able(self.everywhere, asked)
         inside = self.able(allowed, asked)
@@ -278,3 +400,77 @@ def _compares(operator: str, value: str | None, limit: str) -> bool:
     except ValueError:
         return False
     return left > right if operator == "Gt" else left < right
+
+
+# Volcano's HyperNodes as labels of nodes: one for each tier, with the HyperNode that it is in.
+
+HYPER_NODE = Kind("topology.volcano.sh", "HyperNode")
+
+
+class _Name(Record):
+    name: OptionalName = None
+
+
+class _Selector(Record):
+    exactMatch: _Name | None = None  # noqa: N815
+    labelMatch: LabelSelector | None = None  # noqa: N815
+    regexMatch: object = None  # noqa: N815
+
+
+class _Member(Record):
+    type: Text = ""
+    selector: _Selector = _Selector()
+
+
+class _Spec(Record):
+    tier: CountOrOne = 1
+    members: Annotated[tuple[_Member, ...], AsList] = ()
+
+
+class HyperNode(Object):
+    """A domain of nodes, or of HyperNodes of lower tiers."""
+
+    spec: _Spec = Field(default_factory=_Spec)
+
+
+def with_tiers(
+    nodes: Mapping[str, Node], found: Sequence[HyperNode], book: Bookkeeping
+) -> tuple[dict[str, Node], tuple[str, ...]]:
+    """Return the nodes with a label for each tier, and the keys of these, outermost first.
+
+    Members by regular expression are not read: those of strangers may take for ever.
+    """
+    inside: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    by_name = {one.metadata.name: one for one in found}
+    for one in found:
+        if any(member.selector.regexMatch is not None for member in one.spec.members):
+            book.cannot_say("members of a HyperNode by regular expression", one.metadata.name)
+        for name in _nodes(one, by_name, nodes):
+            inside[name].setdefault(f"{TIER}{one.spec.tier}", one.metadata.name)
+    made = {}
+    for name, node in nodes.items():
+        labels = {**node.metadata.labels, **inside.get(name, {})}
+        meta = node.metadata.model_copy(update={"labels": labels})
+        made[name] = node.model_copy(update={"metadata": meta})
+    tiers = sorted({one.spec.tier for one in found}, reverse=True)
+    return made, tuple(f"{TIER}{tier}" for tier in tiers)
+
+
+def _nodes(
+    top: HyperNode, by_name: Mapping[str, HyperNode], nodes: Mapping[str, Node]
+) -> Iterator[str]:
+    """Yield the nodes in a HyperNode, and in those that it has as members."""
+    seen, waiting = {top.metadata.name}, [top]
+    while waiting:
+        for member in waiting.pop().spec.members:
+            exact, labels = member.selector.exactMatch, member.selector.labelMatch
+            name = None if exact is None else exact.name
+            if member.type == "HyperNode":
+                child = by_name.get(name or "")
+                if child is not None and child.metadata.name not in seen:
+                    seen.add(child.metadata.name)
+                    waiting.append(child)
+            elif name is not None:
+                yield from (name,) if name in nodes else ()
+            elif labels is not None:
+                yield from (n for n, node in nodes.items() if selects(labels, node.metadata.labels))

@@ -9,40 +9,46 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes import kueue_records as kr
-from placewright.instances.converters.kubernetes import pods
-from placewright.instances.converters.kubernetes.accelerators import beside_in
-from placewright.instances.converters.kubernetes.caveats import queues_above, queues_of_kueue
-from placewright.instances.converters.kubernetes.dump import PODS, Dump
+from placewright.instances.converters.kubernetes import eligibility as pods
+from placewright.instances.converters.kubernetes import groups as kr
+from placewright.instances.converters.kubernetes.dump import (
+    PODS,
+    Dump,
+    queues_above,
+    queues_of_kueue,
+)
+from placewright.instances.converters.kubernetes.eligibility import State
 from placewright.instances.converters.kubernetes.groups import (
     KAI,
     KIND,
-    WORKLOAD,
     Gang,
     PodGroup,
+    PodSet,
+    Workload,
+    also,
     gang_of,
+    of_gang,
     other_names,
     title_of,
 )
-from placewright.instances.converters.kubernetes.jobs import Ask, Head, LeftOutError, Maker
-from placewright.instances.converters.kubernetes.kueue import KIND as KUEUE
-from placewright.instances.converters.kubernetes.kueue import Flavors
-from placewright.instances.converters.kubernetes.kueue_admission import told
-from placewright.instances.converters.kubernetes.kueue_records import PodSet, Workload
-from placewright.instances.converters.kubernetes.neighbours import Neighbours
-from placewright.instances.converters.kubernetes.nodes import Amounts
-from placewright.instances.converters.kubernetes.pods import State
-from placewright.instances.converters.kubernetes.records import Object, Pod
-from placewright.instances.converters.kubernetes.source_ids import also, of_gang
-from placewright.instances.converters.kubernetes.sources import Kind
-from placewright.instances.converters.kubernetes.workloads import (
+from placewright.instances.converters.kubernetes.jobs import (
     POD_SET,
+    Ask,
+    Head,
+    Maker,
     Workloads,
     choices,
     joint,
     of_sets,
 )
+from placewright.instances.converters.kubernetes.kueue import KIND as WORKLOADS
+from placewright.instances.converters.kubernetes.kueue import Flavors, told
+from placewright.instances.converters.kubernetes.neighbours import Neighbours
+from placewright.instances.converters.kubernetes.nodes import Amounts, beside_in
+from placewright.instances.converters.kubernetes.records import Object, Pod
+from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.ledger import Rule
+from placewright.instances.converters.support.live import LeftOutError
 from placewright.instances.documents.caveats import Caveat, annotation_of, caveats_of
 from placewright.instances.documents.source_keys import WAITING_PART
 
@@ -94,18 +100,10 @@ def _known_as(pod: Pod) -> tuple[str, ...]:
 class PodJobs:
     """Makes the jobs of gangs, and notes what other pods hold.
 
-    Attributes
-    ----------
-    asked : mapping of (str, str) to Amounts
-        What each pod asks for, by its key.
-    background : dict of str to Amounts
-        What bound pods that are in no job hold of each node.
-    closed : set of str
-        Nodes with bound pods that ask for GPUs and are left out: nothing may arrive there.
-    in_queues : dict of str to Amounts
-        What bound pods that ask for no GPU hold of each queue of KAI or Volcano.
-    firm : set of str
-        Jobs that KAI does not preempt.
+    `asked`: what each pod asks for, by its key. `background`: what bound pods that are in no job
+    hold of each node. `closed`: nodes with bound pods that ask for GPUs and are left out: nothing
+    may arrive there. `in_queues`: what bound pods that ask for no GPU hold of each queue of KAI or
+    Volcano. `firm`: jobs that KAI does not preempt.
     """
 
     dump: Dump
@@ -127,12 +125,7 @@ class PodJobs:
     def know(self, gangs: Iterable[Sequence[Pod]], others: Iterable[Sequence[Pod]]) -> None:
         """Learn which pods are together, before any of them is added.
 
-        Parameters
-        ----------
-        gangs
-            Pods of the dump.
-        others
-            Pods that stand for those of workloads.
+        `gangs`: pods of the dump. `others`: pods that stand for those of workloads.
         """
         together: dict[tuple[str, str], Sequence[Pod]] = {}
         found = [*gangs, *others]
@@ -255,12 +248,8 @@ class PodJobs:
         """Add the job of a workload: running where it was assigned, or pending.
 
         `members` are its pods, as far as there are any yet; what stands for all of them, so that
-        other pods exclude it from nodes, is as `Workloads.stand_ins` has it.
-
-        Raises
-        ------
-        LeftOutError
-            It asks for no GPU, or does not fit where it was assigned.
+        other pods exclude it from nodes, is as `Workloads.stand_ins` has it. Raises `LeftOutError`:
+        it asks for no GPU, or does not fit where it was assigned.
         """
         sets = self.workloads.asks(workload, self.book)
         head = replace(self.workloads.head(workload), required=joint(sets))
@@ -289,7 +278,7 @@ class PodJobs:
                 self.book.cannot_say(
                     "that a workload is admitted whose pods have no nodes", workload.name
                 )
-        self.book.take(KUEUE)
+        self.book.take(WORKLOADS)
 
     def _wait_for(
         self,
@@ -353,7 +342,7 @@ class PodJobs:
 
     def _workload(self, gang: Gang) -> Workload | None:
         """Return the workload that makes a gang, None if none does."""
-        known = gang.by == WORKLOAD
+        known = gang.by == kr.KUEUE
         return self.workloads.by_key.get((gang.namespace, gang.name)) if known else None
 
     def _with_caveats(

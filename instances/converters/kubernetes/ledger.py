@@ -4,22 +4,159 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placewright.instances.converters.kubernetes import kueue_records as kr
-from placewright.instances.converters.kubernetes.device_ledgers import DEVICE_LEDGERS
-from placewright.instances.converters.kubernetes.further_ledgers import (
-    CLAIMS,
-    CONDITIONS,
-    DELETED,
-    FURTHER_LEDGERS,
-    META_NO_EFFECT,
-    META_NO_EFFECT_OF_DELETED,
-    META_READ,
-    prefixed,
-)
+from placewright.instances.converters.kubernetes import groups as kr
+from placewright.instances.converters.kubernetes.eligibility import HYPER_NODE
 from placewright.instances.converters.kubernetes.groups import COSCHEDULING, KAI, NATIVE, VOLCANO
-from placewright.instances.converters.kubernetes.hyper_nodes import HYPER_NODE
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule, Told
+
+# Ledgers of classes, budgets and controllers: what pods say only by name, or not at all.
+
+
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "PriorityClass")
+QUEUE_CLASS = Kind("kueue.x-k8s.io", "WorkloadPriorityClass")
+BUDGET = Kind("policy", "PodDisruptionBudget")
+JOB_SET = Kind("jobset.x-k8s.io", "JobSet")
+LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+META_READ = """
+    apiVersion kind metadata.name metadata.namespace metadata.uid metadata.labels
+    metadata.annotations metadata.ownerReferences metadata.creationTimestamp
+"""
+DELETED = "metadata.deletionTimestamp"
+_META_NO_EFFECT = """
+    metadata.deletionGracePeriodSeconds metadata.finalizers metadata.generateName
+    metadata.generation metadata.managedFields metadata.resourceVersion metadata.selfLink
+"""
+META_NO_EFFECT = f"{_META_NO_EFFECT} {DELETED}"
+"""Of what is in use although it is being deleted, as its finalizers make sure."""
+
+META_NO_EFFECT_OF_DELETED = _META_NO_EFFECT
+"""Of what nobody starts, or starts by, once it is being deleted."""
+
+CONDITIONS = "status.conditions status.observedGeneration"
+
+CLAIMS = Rule(
+    "resource-claims", "resource claims (DRA) but for whole GPUs of a device class are not read"
+)
+_STARTUP = Rule("startup-order", "that some of its pods start after others is not read", hard=False)
+_REMOTE = Rule("multikueue", "that another controller runs it is not read")
+
+
+def prefixed(prefix: str, paths: str) -> str:
+    """Return paths below another one."""
+    return " ".join(f"{prefix}{path}" for path in paths.split())
+
+
+FURTHER_LEDGERS: Mapping[Kind, Ledger] = {
+    PRIORITY_CLASS: Ledger(
+        "priority classes",
+        f"{META_READ} value globalDefault preemptionPolicy",
+        f"{META_NO_EFFECT} description",
+    ),
+    QUEUE_CLASS: Ledger(
+        "priority classes of Kueue", f"{META_READ} value", f"{META_NO_EFFECT} description"
+    ),
+    BUDGET: Ledger(
+        "disruption budgets",
+        f"{META_READ} spec.selector status.disruptionsAllowed",
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.maxUnavailable spec.minAvailable
+        spec.unhealthyPodEvictionPolicy status.currentHealthy status.desiredHealthy
+        status.disruptedPods status.expectedPods""",
+    ),
+    JOB_SET: Ledger(
+        "job sets",
+        META_READ,
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.coordinator spec.failurePolicy spec.network
+        {prefixed("spec.replicatedJobs.", "groupName name replicas template")}
+        spec.successPolicy spec.suspend spec.ttlSecondsAfterFinished spec.volumeClaimPolicies
+        status.currentInPlaceRestartAttempt status.previousInPlaceRestartAttempt
+        status.replicatedJobsStatus status.restarts status.restartsCountTowardsMax
+        status.terminalState""",
+        {
+            "spec.managedBy": {"jobset.sigs.k8s.io/jobset-controller": None, OTHERWISE: _REMOTE},
+            "spec.replicatedJobs.dependsOn": _STARTUP,
+            "spec.startupPolicy.startupPolicyOrder": {"InOrder": _STARTUP},
+        },
+    ),
+    LEADER_WORKER_SET: Ledger(
+        "leader-worker sets",
+        META_READ,
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.leaderWorkerTemplate spec.networkConfig
+        spec.replicas spec.rolloutStrategy status.hpaPodSelector status.readyReplicas
+        status.replicas status.updatedReplicas""",
+        {"spec.startupPolicy": {"LeaderReady": _STARTUP}},
+    ),
+}
+
+
+# Ledgers of claims of devices (DRA), their classes, and the slices that the devices are in.
+
+CLAIM, CLAIM_TEMPLATE, SLICE, DEVICE_CLASS = (
+    Kind("resource.k8s.io", name)
+    for name in ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass")
+)
+
+_ASK = "deviceClassName count allocationMode"
+_REQUEST_TOLD = "adminAccess capacity derivedAttributes selectors tolerations"
+_DEVICE_NO_EFFECT = "capacity nodeAllocatableResources"
+_DEVICE_TOLD = """
+    allNodes allowMultipleAllocations consumesCounters bindingConditions bindsToNode
+    bindingFailureConditions nodeName nodeSelector
+"""
+
+
+def _claim(spec: str, read: str = "", no_effect: str = "", told: str = "") -> Ledger:
+    """Return the table of claims, in all versions, whose spec has a prefix."""
+    of = f"{spec}devices.requests."
+    asks = f"{prefixed(of, f'name {_ASK}')} {prefixed(f'{of}exactly.', _ASK)}"
+    more = f"firstAvailable {_REQUEST_TOLD} {prefixed('exactly.', _REQUEST_TOLD)}"
+    paths = (*prefixed(of, more).split(), f"{spec}devices.constraints", *told.split())
+    return Ledger(
+        "resource claims" if told else "templates of resource claims",
+        f"{META_READ} {asks} {read}",
+        f"{META_NO_EFFECT} {spec}devices.config {no_effect}",
+        dict.fromkeys(paths, CLAIMS),
+    )
+
+
+DEVICE_LEDGERS: Mapping[Kind, Ledger] = {
+    CLAIM: _claim(
+        "spec.",
+        prefixed("status.allocation.devices.results.", "driver pool device"),
+        f"""{prefixed("status.allocation.devices.results.", "adminAccess bindingConditions")}
+        {prefixed("status.allocation.devices.results.", "request tolerations")}
+        status.allocation.devices.results.bindingFailureConditions
+        status.allocation.devices.results.skipNodeOperations status.allocation.devices.config
+        status.allocation.allocationTimestamp status.allocation.nodeSelector status.devices
+        status.reservedFor""",
+        prefixed("status.allocation.devices.results.", "consumedCapacity shareID"),
+    ),
+    CLAIM_TEMPLATE: _claim("spec.spec.", no_effect="spec.metadata"),
+    SLICE: Ledger(
+        "resource slices",
+        f"""{META_READ} spec.driver spec.nodeName spec.pool.name spec.pool.generation
+        {prefixed("spec.devices.", "name attributes taints")}
+        {prefixed("spec.devices.basic.", "attributes taints")}""",
+        f"""{META_NO_EFFECT} spec.pool.resourceSliceCount spec.sharedCounters
+        spec.partitionTypeAttribute spec.skipNodeOperations
+        {prefixed("spec.devices.", _DEVICE_NO_EFFECT)}
+        {prefixed("spec.devices.basic.", _DEVICE_NO_EFFECT)}""",
+        dict.fromkeys(
+            f"""spec.allNodes spec.nodeSelector spec.perDeviceNodeSelection
+            {prefixed("spec.devices.", _DEVICE_TOLD)}
+            {prefixed("spec.devices.basic.", _DEVICE_TOLD)}""".split(),
+            Rule("shared-devices", "devices that are not of one node and one pod are not read"),
+        ),
+    ),
+    DEVICE_CLASS: Ledger(
+        "device classes",
+        f"{META_READ} spec.selectors spec.extendedResourceName",
+        f"{META_NO_EFFECT} spec.config spec.suitableNodes",
+    ),
+}
+
+
+# Ledger of fields of Kubernetes objects: what of each is read, has no effect, or is told.
 
 _POD_AFFINITY = Rule("pod-affinity", "required affinity to other pods is not read in full")
 _POD_ANTI_AFFINITY = Rule("pod-anti-affinity", "anti-affinity to other pods is not read in full")

@@ -9,17 +9,17 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, ValidationError
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.accelerators import told_labels
-from placewright.instances.converters.kubernetes.accessor import (
+from placewright.instances.converters.kubernetes.eligibility import requests
+from placewright.instances.converters.kubernetes.nodes import HOST_PORT, told_labels
+from placewright.instances.converters.kubernetes.records import (
     AsList,
     CountOrOne,
     NameText,
+    Object,
+    PodSpec,
     Record,
     Texts,
 )
-from placewright.instances.converters.kubernetes.nodes import HOST_PORT
-from placewright.instances.converters.kubernetes.pods import requests
-from placewright.instances.converters.kubernetes.records import Object, PodSpec
 from placewright.instances.converters.kubernetes.sources import Source, refused
 from placewright.instances.documents.arrangement import Apart, Slices
 from placewright.instances.documents.job import Job

@@ -13,11 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from placewright.instances.converters.kubernetes import pods
-from placewright.instances.converters.kubernetes.eligibility import selects
+from placewright.instances.converters.kubernetes.eligibility import (
+    State,
+    movable,
+    selects,
+    state_of,
+)
 from placewright.instances.converters.kubernetes.jobs import Ask, Head
 from placewright.instances.converters.kubernetes.ledger import BY_OTHER_PODS
-from placewright.instances.converters.kubernetes.levels import HOSTNAME, Levels
+from placewright.instances.converters.kubernetes.nodes import HOSTNAME, Levels
 from placewright.instances.converters.kubernetes.records import (
     LabelSelector,
     Node,
@@ -25,7 +29,7 @@ from placewright.instances.converters.kubernetes.records import (
     PodTerm,
     Spread,
 )
-from placewright.instances.converters.support.host_sets import Condition
+from placewright.instances.converters.support.live import Condition
 from placewright.instances.documents.arrangement import AntiAffinity, Apart
 from placewright.instances.documents.caveats import CAVEATS, annotation_of, caveats_of
 
@@ -125,12 +129,8 @@ class _Found:
 class Neighbours:
     """All pods of a dump, and where they are.
 
-    Parameters
-    ----------
-    movable
-        Whether running pods may be moved: where those are is no rule then.
-    gangs
-        Waiting pods of each job, by the key of each pod.
+    `movable`: whether running pods may be moved: where those are is no rule then. `gangs`: waiting
+    pods of each job, by the key of each pod.
     """
 
     def __init__(
@@ -369,7 +369,7 @@ class Neighbours:
 
     def _counts_for(self, pod: Pod) -> bool:
         """Whether a pod is bound to a node of the dump, or waits."""
-        is_there = pods.state_of(pod) in (pods.State.BOUND, pods.State.WAITING)
+        is_there = state_of(pod) in (State.BOUND, State.WAITING)
         return is_there and (pod.spec.nodeName is None or pod.spec.nodeName in self._nodes)
 
     def _out(self, term: PodTerm, meant: _Meant) -> frozenset[str]:
@@ -401,7 +401,7 @@ class Neighbours:
         return self._level_of[key]
 
     def _may_move(self, meant: _Meant) -> bool:
-        return self._movable and any(map(pods.movable, meant.bound))
+        return self._movable and any(map(movable, meant.bound))
 
     def _alike(self, term: PodTerm, rule: str, members: Sequence[Pod]) -> bool:
         """Whether there are pods, and all of them have a term."""

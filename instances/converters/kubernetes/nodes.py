@@ -1,24 +1,283 @@
-"""Nodes as hosts, and which of them a pod may go to."""
+"""Nodes as hosts: which of their resources count as GPUs, and the layers above them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from types import MappingProxyType
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.accelerators import (
-    SHARED,
-    accelerators_in,
-    beside_in,
-    model_of,
-    told_labels,
-)
-from placewright.instances.converters.kubernetes.levels import Levels
-from placewright.instances.converters.kubernetes.records import Node
-from placewright.instances.converters.kubernetes.source_ids import of_node
+from placewright.instances.converters.kubernetes.groups import of_node
+from placewright.instances.converters.kubernetes.records import MAX_NAME, Node
 from placewright.instances.documents.base import MAX_AMOUNT
-from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, HostEntry
+from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, DomainEntry, HostEntry
+from placewright.instances.errors import InvalidInputError
+from placewright.topology.units import HOST_LEVEL
+
+# Accelerators: resources of nodes that a round counts as GPUs, each name on its own.
+
+
+_MACHINE = "node.kubernetes.io/instance-type"
+DEVICES, DEVICE_MODEL = "dra/", "placewright.dev/device-model"
+_NVIDIA = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+
+MODEL_LABELS: Mapping[str, tuple[str, ...]] = {
+    "nvidia.com/gpu": _NVIDIA,
+    "amd.com/gpu": ("amd.com/gpu.product-name",),
+    "nvidia.com/gpu.shared": _NVIDIA,
+    "nvidia.com/mig-*": _NVIDIA,
+    "gpu.intel.com/i915": ("gpu.intel.com/product",),
+    "gpu.intel.com/xe": ("gpu.intel.com/product",),
+    "google.com/tpu": ("cloud.google.com/gke-tpu-accelerator",),
+    "habana.ai/gaudi": (),
+    "aws.amazon.com/neuron": (),
+    "aws.amazon.com/neurondevice": (),
+    "aws.amazon.com/neuroncore": (),
+    "amd.com/*px_nps*": ("amd.com/gpu.product-name",),
+    **dict.fromkeys(
+        (
+            "huawei.com/Ascend*",
+            "cambricon.com/mlu*",
+            "hygon.com/dcu",
+            "metax-tech.com/gpu",
+            "mthreads.com/gpu",
+            "iluvatar.com/gpu",
+            "enflame.com/gcu",
+            "kunlunxin.com/xpu",
+            "qualcomm.com/qaic",
+        ),
+        (),
+    ),
+    f"{DEVICES}*": (_NVIDIA[0], "amd.com/gpu.product-name", DEVICE_MODEL),
+}
+"""Names that count, `*` for any end, and the labels of nodes that tell the model.
+
+On a node with several of them the first is that of its GPUs; the others, and slices beside anything
+else, are resources of hosts, on every node.
+"""
+
+SHARED = "-SHARED"
+"""What a label of the model ends with where GPUs are shared in time."""
+
+NO_ACCELERATORS: Mapping[str, str] = MappingProxyType({})
+
+_ALSO: ContextVar[Mapping[str, str]] = ContextVar("also", default=NO_ACCELERATORS)
+_NOTHING: frozenset[str] = frozenset()
+_BESIDE: ContextVar[frozenset[str]] = ContextVar("beside", default=_NOTHING)
+
+
+@contextmanager
+def counting(also: Mapping[str, str]) -> Iterator[None]:
+    """Context: resources of these names count too; each has the label that tells its model."""
+    token, beside = _ALSO.set(dict(also)), _BESIDE.set(_NOTHING)
+    try:
+        yield
+    finally:
+        _ALSO.reset(token)
+        _BESIDE.reset(beside)
+
+
+def count_beside(nodes: Iterable[Iterable[str]]) -> None:
+    """Within `counting`: learn which names are resources beside GPUs, from those of each node."""
+    found: set[str] = set()
+    for names in nodes:
+        first, *others = accelerators_in(names) or [""]
+        found |= {first, *others} if others and is_slice(first) else set(others)
+    _BESIDE.set(frozenset(found))
+
+
+def accelerators_in(names: Iterable[str]) -> list[str]:
+    """Return the names that count as GPUs, in the order of the table, what users name first."""
+    return [name for name in _known(names) if name not in _BESIDE.get()]
+
+
+def beside_in(names: Iterable[str]) -> list[str]:
+    """Return the names of accelerators that are resources beside GPUs."""
+    return [name for name in _known(names) if name in _BESIDE.get()]
+
+
+def _known(names: Iterable[str]) -> list[str]:
+    also = tuple(_ALSO.get())
+    known = [(at, name) for name in names if (at := _place(name, also)) is not None]
+    return [name for _, name in sorted(known)]
+
+
+def is_slice(name: str) -> bool:
+    """Whether a resource is slices of GPUs (MIG)."""
+    return name.partition("/")[2].startswith("mig-")
+
+
+@lru_cache(maxsize=4096)
+def _place(name: str, also: tuple[str, ...]) -> int | None:
+    """Return where in the table a name stands, behind what users name; None: nowhere."""
+    patterns = enumerate((*also, *MODEL_LABELS))
+    return next((at for at, one in patterns if fnmatchcase(name, one)), None)
+
+
+def model_of(name: str, labels: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the model of the accelerators of a node, and whether a label says it.
+
+    Without one it is the type of the machine, or else the maker. Parts of a GPU carry the name of
+    their resource behind it, since they are not what whole GPUs of that model are.
+    """
+    also = _ALSO.get()
+    own = next((keys for one, keys in MODEL_LABELS.items() if fnmatchcase(name, one)), ())
+    keys = (also[name],) if name in also else own
+    told = next((labels[key] for key in keys if labels.get(key)), None)
+    found = told or labels.get(_MACHINE) or name.partition(".")[0]
+    kind = name.partition("/")[2]
+    part = f":{kind}" if kind.startswith("mig-") or kind == "gpu.shared" else ""
+    return found.removesuffix(SHARED) + part, told is not None
+
+
+def told_labels() -> list[str]:
+    """Return all labels that tell a model."""
+    return [key for keys in ((*_ALSO.get().values(),), *MODEL_LABELS.values()) for key in keys]
+
+
+# The layers above the nodes, from labels: those asked for, or the first vendor's found.
+
+HOSTNAME = "kubernetes.io/hostname"
+VENDORS: tuple[tuple[str, ...], ...] = (
+    tuple(f"fabric.topograph.run/tier-{tier}" for tier in (2, 1, 0)),
+    tuple(f"network.topology.nvidia.com/{x}" for x in ("datacenter", "spine", "block")),
+    ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"),
+    tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3, 4)),
+    tuple(f"backend.coreweave.cloud/{x}" for x in ("fabric", "superpod", "leafgroup")),
+    ("oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"),
+    (
+        "oci.oraclecloud.com/rdma.network_block_id",
+        "oci.oraclecloud.com/rdma.local_block_id",
+    ),
+    ("topology.nebius.com/tier-2", "topology.nebius.com/tier-1"),
+    ("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain"),
+    ("kubernetes.azure.com/ppg",),
+    ("volcano.sh/hypercluster", "volcano.sh/hypernode", "volcano.sh/tor"),
+    ("topology.kubernetes.io/region", "topology.kubernetes.io/zone"),
+)
+"""Label keys of topologies, outermost first; the first row of which a node has a label is taken."""
+
+_WEIGHT_STEP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The layers above the nodes.
+
+    `level_of`: name of the level of each label key, outermost first. `domains`: all domains.
+    `leaf_of`: the innermost domain of each node. `unlabelled`: nodes without the label of some
+    level: each is a domain of its own there. `above`: the domain that each domain is in. `aliases`:
+    other names of label keys.
+    """
+
+    level_of: Mapping[str, str] = field(default_factory=dict)
+    domains: tuple[DomainEntry, ...] = ()
+    leaf_of: Mapping[str, str] = field(default_factory=dict)
+    unlabelled: tuple[str, ...] = ()
+    above: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The levels, outermost first."""
+        return tuple(self.level_of.values())
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Weight of each level in the term `spread`: each counts four times the one in it."""
+        return {name: _WEIGHT_STEP**i for i, name in enumerate(reversed(self.names))}
+
+    def domain_of(self, node: str, level: str) -> str:
+        """Return the domain of a level that a node is in."""
+        at = self.leaf_of[node]
+        for _ in range(len(self.names) - 1 - self.names.index(level)):
+            at = self.above[at]
+        return at
+
+    def named(self, key: str) -> str | None:
+        """Return the level of a label key or of another name of it, None if there is none."""
+        key = key if key in self.level_of else self.aliases.get(key, key)
+        return HOST_LEVEL if key == HOSTNAME else self.level_of.get(key)
+
+
+def label_keys(
+    nodes: Sequence[Node], asked: Sequence[str], topologies: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
+    """Return the label keys of the levels, outermost first.
+
+    `nodes`: all nodes. `asked`: keys that the caller wants; no others then. `topologies`: keys that
+    queues are set up with, of each topology; one that suits most nodes goes before the known
+    vendors. Raises `InvalidInputError`: a key is asked for that no node has.
+    """
+    present = {key for node in nodes for key in node.metadata.labels}
+    for key in asked:
+        if key not in present:
+            raise InvalidInputError(
+                "is on no node; expected label keys of nodes, outermost first",
+                value=key,
+                unknown=(key, present),
+            )
+    if asked:
+        return tuple(dict.fromkeys(key for key in asked if key != HOSTNAME))
+    set_up = [tuple(dict.fromkeys(k for k in keys if k != HOSTNAME)) for keys in topologies]
+    labelled = {
+        keys: sum(all(key in node.metadata.labels for key in keys) for node in nodes)
+        for keys in set_up
+        if keys
+    }
+    best = max(labelled, key=lambda keys: (labelled[keys], len(keys), keys), default=())
+    if labelled.get(best):
+        return best
+    found = ((key for key in row if key in present) for row in VENDORS)
+    return next((keys for keys in map(tuple, found) if keys), ())
+
+
+def read_levels(
+    nodes: Sequence[Node], keys: Sequence[str], aliases: Mapping[str, str] | None = None
+) -> Levels:
+    """Return the layers that labels of nodes make, with the names of domains qualified.
+
+    `aliases` are other names of label keys, by which pods may ask for a level. Labels repeat across
+    parents: `rack-1` may be in two blocks.
+    """
+    short = [key.rpartition("/")[2] for key in keys]
+    unique = len(set(short)) == len(short) and HOST_LEVEL not in short and "" not in short
+    names = dict(zip(keys, short if unique else map(_fitting, keys), strict=True))
+    domains: dict[str, DomainEntry] = {}
+    leaf_of: dict[str, str] = {}
+    unlabelled: list[str] = []
+    for node in nodes:
+        parent: str | None = None
+        for key in keys:
+            label = node.metadata.labels.get(key) or f"@{node.metadata.name}"
+            name = _fitting(label if parent is None else f"{parent}/{label}")
+            domains.setdefault(name, DomainEntry(name=name, level=names[key], parent=parent))
+            parent = name
+        if parent is not None:
+            leaf_of[node.metadata.name] = parent
+        if not all(node.metadata.labels.get(key) for key in keys):
+            unlabelled.append(node.metadata.name)
+    depth = {name: i for i, name in enumerate(names.values())}
+    ordered = sorted(domains.values(), key=lambda domain: (depth[domain.level], domain.name))
+    above = {one.name: one.parent for one in ordered if one.parent is not None}
+    return Levels(names, tuple(ordered), leaf_of, tuple(unlabelled), above, aliases or {})
+
+
+def _fitting(name: str) -> str:
+    """Return a name, or what stands for it if it is too long: its end, and a digest of it all."""
+    if len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{digest}:{name[-(MAX_NAME - 17) :]}"
+
+
+# Nodes as hosts, and which of them a pod may go to.
 
 KIND = "nodes"
 HOST_PORT = "hostPort/"
@@ -148,16 +407,9 @@ def idle_resources(
 ) -> frozenset[str]:
     """Return the resources of every node of which there is enough for whatever may come.
 
-    Parameters
-    ----------
-    nodes
-        All nodes.
-    held
-        What pods without GPUs hold of each.
-    wanted
-        What pods and pod sets ask that may be in the round.
-    without_gpus
-        How many of them ask for no GPU, and may be on a node beside those that do.
+    `nodes`: all nodes. `held`: what pods without GPUs hold of each. `wanted`: what pods and pod
+    sets ask that may be in the round. `without_gpus`: how many of them ask for no GPU, and may be
+    on a node beside those that do.
     """
     most: dict[str, int] = {}
     for one in wanted:
@@ -214,18 +466,9 @@ def hosts(
 ) -> tuple[HostEntry, ...]:
     """Return the hosts of a cluster.
 
-    Parameters
-    ----------
-    nodes
-        From `take_nodes`.
-    levels
-        Where they are.
-    held
-        What pods of the round hold of each node: a host has at least that.
-    background
-        What other pods hold of each node: that is taken off.
-    extended
-        Extended resources that some job of the round asks for.
+    `nodes`: from `take_nodes`. `levels`: where they are. `held`: what pods of the round hold of
+    each node: a host has at least that. `background`: what other pods hold of each node: that is
+    taken off. `extended`: extended resources that some job of the round asks for.
     """
     made = []
     for name, node in nodes.items():

@@ -1,8 +1,13 @@
-"""The objects in files that kubectl wrote: which there are of each kind, each read once."""
+"""The objects in files that kubectl wrote, or in KAI's snapshot: which there are of each kind."""
 
 from __future__ import annotations
 
+import io
+import lzma
 import os
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -10,16 +15,101 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.kubernetes.kai_snapshot import (
-    OBJECTS,
-    is_zip,
-    load_zip,
-    snapshot_objects,
-)
 from placewright.instances.converters.kubernetes.records import Object
-from placewright.instances.converters.support.salvage import salvaged, why
+from placewright.instances.converters.support.live import salvaged, why
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.files import entries_of, load_documents
+from placewright.instances.io import streams
+from placewright.instances.io.files import (
+    MAX_JSON_MIB,
+    entries_of,
+    load_documents,
+    parse_values,
+    text_of,
+)
+
+# KAI's snapshot: one file of a zip, with the objects that its scheduler sees by kind.
+
+
+OBJECTS = "rawObjects"
+_FILE = "snapshot.json"
+_MOST = MAX_JSON_MIB * 1024**2
+_MAX_RATIO = 200
+"""Of what is compressed: JSON of a cluster shrinks some 20 to 50 times."""
+
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError, OverflowError, IndexError),
+)
+"""What `zipfile` raises of zips that are none, are encrypted, or are packed in other ways."""
+
+_KINDS = {
+    "pods": ("v1", "Pod"),
+    "nodes": ("v1", "Node"),
+    "queues": ("scheduling.run.ai/v2", "Queue"),
+    "podGroups": ("scheduling.run.ai/v2alpha2", "PodGroup"),
+    "topologies": ("kai.scheduler/v1alpha1", "Topology"),
+}
+"""Objects of a snapshot do not say what they are; of other lists their name does."""
+
+
+def is_zip(file: str) -> bool:
+    """Whether a file is a zip by its name."""
+    return file.lower().endswith(".zip")
+
+
+def load_zip(file: str) -> Any:
+    """Return plain values of the snapshot in a zip; nothing is unpacked to a disk.
+
+    Raises `InvalidInputError`: it cannot be read, is no zip with a snapshot, or holds too much.
+    """
+    try:
+        packed = io.BytesIO(streams.read(file, _MOST))
+        with zipfile.ZipFile(packed) as archive:
+            info = archive.getinfo(_FILE)
+            if info.file_size > min(_MOST, _MAX_RATIO * max(1, info.compress_size)):
+                raise InvalidInputError(
+                    f"{_FILE} of {info.file_size:,} bytes out of {info.compress_size:,}; expected "
+                    f"at most {_MAX_RATIO} times as many, and {MAX_JSON_MIB} MiB",
+                    show_value=False,
+                )
+            with archive.open(info) as stream:
+                content = stream.read(_MOST + 1)
+        text = text_of(content)
+    except KeyError:
+        raise _wrong(file, f"has no {_FILE}") from None
+    except InvalidInputError as error:
+        raise error.inside(file) from None
+    except _BROKEN:
+        raise _wrong(file, "cannot be unpacked") from None
+    return parse_values(text, _FILE if text.lstrip().startswith("{") else file)
+
+
+def snapshot_objects(raw: dict[str, Any], file: str) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield the objects of a snapshot of a file, each with its kind, and where it stands.
+
+    Raises `InvalidInputError`: it has no lists of objects.
+    """
+    lists = raw[OBJECTS]
+    if not isinstance(lists, dict):
+        raise InvalidInputError("expected an object", file=file, path=(OBJECTS,), value=lists)
+    for name, items in lists.items():
+        if items is None:
+            continue
+        if not isinstance(items, list):
+            raise InvalidInputError("expected a list", file=file, path=(OBJECTS, name), value=items)
+        version, kind = _KINDS.get(name, ("v1", name or "?"))
+        for i, item in enumerate(items):
+            typed = (
+                {**item, "apiVersion": version, "kind": kind} if isinstance(item, dict) else item
+            )
+            yield (OBJECTS, name, i), typed
+
+
+def _wrong(file: str, what: str) -> InvalidInputError:
+    return InvalidInputError(f"{what}; expected a snapshot of KAI", file=file, show_value=False)
+
+
+# The objects in files that kubectl wrote: which there are of each kind, each read once.
 
 _O = TypeVar("_O", bound=Object)
 _SUFFIXES = (".json", ".yaml", ".yml", ".zip")
@@ -47,12 +137,8 @@ NODE, POD = Kind("", "Node"), Kind("", "Pod")
 def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Source]]:
     """Return the objects of some files by kind; a List is its items, KAI's snapshot its objects.
 
-    A folder is the files in it that are named as JSON, YAML or a zip.
-
-    Raises
-    ------
-    InvalidInputError
-        A file cannot be read, or has something that is no object.
+    A folder is the files in it that are named as JSON, YAML or a zip. Raises `InvalidInputError`: a
+    file cannot be read, or has something that is no object.
     """
     found: dict[Kind, list[Source]] = {}
     for name in [os.fspath(one) for one in files]:
@@ -69,10 +155,7 @@ def read_sources(files: Sequence[str | os.PathLike[str]]) -> dict[Kind, list[Sou
 def files_in(folder: str, suffixes: tuple[str, ...], expected: str) -> list[str]:
     """Return the files in a folder, but not in folders below, that end in one of some suffixes.
 
-    Raises
-    ------
-    InvalidInputError
-        It cannot be read, or there are none.
+    Raises `InvalidInputError`: it cannot be read, or there are none.
     """
     found = [one.path for one in entries_of(folder) if one.name.lower().endswith(suffixes)]
     if not found:
@@ -84,10 +167,7 @@ def files_in(folder: str, suffixes: tuple[str, ...], expected: str) -> list[str]
 def sources_of(objects: Sequence[Any], where: str) -> dict[Kind, list[Source]]:
     """Return objects by kind; `where` is what errors call the place that they are from.
 
-    Raises
-    ------
-    InvalidInputError
-        One is no object.
+    Raises `InvalidInputError`: one is no object.
     """
     found: dict[Kind, list[Source]] = {}
     for i, raw in enumerate(objects):
@@ -99,21 +179,9 @@ def sources_of(objects: Sequence[Any], where: str) -> dict[Kind, list[Source]]:
 def read_all(kind: type[_O], sources: Sequence[Source], book: Bookkeeping, what: str) -> list[_O]:
     """Read all objects of a kind, sorted by namespace and name; what is listed twice is left out.
 
-    Parameters
-    ----------
-    kind
-        The record.
-    sources
-        Where they are.
-    book
-        Counts what is left out.
-    what
-        How the bookkeeping calls them.
-
-    Raises
-    ------
-    InvalidInputError
-        The first value that Kubernetes would not have: file, field, value, what was expected.
+    `kind`: the record. `sources`: where they are. `book`: counts what is left out. `what`: how the
+    bookkeeping calls them. Raises `InvalidInputError`: the first value that Kubernetes would not
+    have: file, field, value, what was expected.
     """
     found: dict[tuple[str, str], _O] = {}
     for source in sources:
@@ -196,6 +264,13 @@ def _kind(source: Source) -> Kind:
         )
     group, slash, _ = source.raw["apiVersion"].rpartition("/")
     return Kind(group if slash else "", source.raw["kind"])
+
+
+def key_of(source: Source) -> tuple[str, str]:
+    """Return namespace and name of an object."""
+    meta = source.raw.get("metadata")
+    space = meta.get("namespace") if isinstance(meta, dict) else None
+    return space if isinstance(space, str) else "", name_of(source)
 
 
 def name_of(source: Source) -> str:

@@ -3,50 +3,223 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import NO_TIME, Bookkeeping
-from placewright.instances.converters.slurm.caveats import read_caveats
-from placewright.instances.converters.slurm.context import Context
-from placewright.instances.converters.slurm.eligibility import (
-    reservations_of_pending,
-    with_fulfilled,
-)
-from placewright.instances.converters.slurm.jobs import jobs_of
-from placewright.instances.converters.slurm.licences import Licences, read_licences
+from placewright.instances.converters.slurm.caps import Caps, Licences, read_licences
+from placewright.instances.converters.slurm.jobs import Context, Occupied, pending_job, running_job
+from placewright.instances.converters.slurm.ledger import read_caveats
 from placewright.instances.converters.slurm.limits import read_limits
 from placewright.instances.converters.slurm.nodes import (
     Nodes,
+    Topology,
     as_ranges,
     hosts,
     over_full,
-    take_nodes,
-    unlisted_gpus,
-)
-from placewright.instances.converters.slurm.partitions import read_partitions
-from placewright.instances.converters.slurm.preemption import Preemption
-from placewright.instances.converters.slurm.reading import read_list, read_records
-from placewright.instances.converters.slurm.records import Dump, SlurmJob, SlurmNode
-from placewright.instances.converters.slurm.reservations import (
     overlapping,
     read_reservations,
+    read_topology,
     share_of,
+    take_nodes,
     tell_part,
+    unlisted_gpus,
 )
-from placewright.instances.converters.slurm.scheduler import read_scheduler
-from placewright.instances.converters.slurm.sources import Part, Sources, find_sources
-from placewright.instances.converters.slurm.topology import Topology, read_topology
-from placewright.instances.converters.support.host_sets import HostSets
-from placewright.instances.converters.support.live import LiveConversion
+from placewright.instances.converters.slurm.records import (
+    Dump,
+    Part,
+    SlurmJob,
+    SlurmNode,
+    Sources,
+    find_sources,
+    read_list,
+    read_records,
+)
+from placewright.instances.converters.slurm.requests import (
+    read_partitions,
+    reservations_of_pending,
+    runs,
+    with_fulfilled,
+)
+from placewright.instances.converters.slurm.scheduler import Preemption, read_scheduler
+from placewright.instances.converters.support.live import (
+    HostSets,
+    LeftOutError,
+    LiveConversion,
+    summary_of,
+)
 from placewright.instances.derived.slurm_marks import RESERVATION
 from placewright.instances.documents.base import MAX_NOW
+from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Reservation, Round
-from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
+from placewright.instances.documents.source_keys import BOOKKEEPING, SLURM_JOB, SOURCE
 from placewright.instances.errors import InvalidInputError
+
+# Array jobs of Slurm: the tasks of one that is not split yet, and how many may run at once.
+
+
+MAX_TASKS = 1000
+MAX_ALL = 100_000
+BEYOND = "held by the limit of its array, %{}: it starts when others of it have ended"
+_PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+
+
+def split(
+    job: Job, record: SlurmJob, active: Mapping[int | None, int], room: int, book: Bookkeeping
+) -> list[Job]:
+    """Return a pending job alone, or a job for each task of an array that may start now.
+
+    `job`: the job of one task. `record`: what Slurm says of it: `array_task_string` are its tasks,
+    `2-5%2` four of which two run. `active`: running tasks by array. `room`: the most tasks that
+    there may be. `book`: where tasks beyond the limit of an array are noted. Raises `LeftOutError`:
+    its tasks cannot be read, are too many, or none may start.
+    """
+    text, _, limit = record.array_task_string.partition("%")
+    if not text:
+        return [job]
+    numbers: list[int] = []
+    for piece in text.strip("[]").split(","):
+        match = _PIECE.fullmatch(piece)
+        if match is None:
+            raise LeftOutError("array of which the dump does not name all tasks")
+        first, last = int(match[1]), int(match[2] or match[1])
+        step = int(match[3] or 1) or 1
+        if len(range(first, last + 1, step)) + len(numbers) > MAX_TASKS:
+            raise LeftOutError(f"array of more than {MAX_TASKS:,} tasks")
+        numbers += range(first, last + 1, step)
+    if limit.isascii() and limit.isdigit():
+        may = max(0, int(limit[:9]) - active.get(record.array_job_id, 0))
+        if not may:
+            raise LeftOutError("held by the limit of its array")
+        beyond = [f"{job.name}_{number}" for number in numbers[may:]]
+        book.why |= dict.fromkeys(beyond, BEYOND.format(limit))
+        book.also |= dict.fromkeys(beyond, record.other_names)
+        if may < len(numbers):
+            book.cannot_say("tasks of an array beyond its limit, which start later", job.name)
+        numbers = numbers[:may]
+    if len(numbers) > room:
+        raise LeftOutError(f"array beyond the first {MAX_ALL:,} tasks of all arrays")
+    names = [f"{job.name}_{number}" for number in numbers]
+    return [
+        job.model_copy(update={"name": name, "annotations": {**job.annotations, SLURM_JOB: name}})
+        for name in names
+    ]
+
+
+# Slurm's jobs as jobs of a round: running ones where they are, pending ones as what they ask.
+
+KIND = "jobs"
+LEADER = "on which nodes its components start: these are Slurm's choice"
+
+
+@dataclass(slots=True)
+class Made:
+    """Jobs of a round and their caps, what is held, and hosts on which nothing may arrive."""
+
+    jobs: tuple[Job, ...]
+    occupied: Occupied
+    closed: tuple[str, ...]
+    caps: dict[str, Cap]
+
+
+def jobs_of(
+    records: Sequence[SlurmJob], context: Context, licences: Licences, book: Bookkeeping
+) -> Made:
+    """Return the jobs of a round, by Slurm's priority; the bookkeeping has all records.
+
+    Hosts of running jobs that are left out are closed: nothing may arrive there.
+    """
+    occupied = Occupied()
+    caps = Caps(context, book)
+    jobs: list[Job] = []
+    closed: set[str] = set()
+    wanted: set[str] = set()
+    groups = sorted(_components(records), key=lambda c: (-(c[0].priority or 0), c[0].job_id))
+    queue = [one for one in groups if not runs(one[0])]
+    order: list[Sequence[SlurmJob]] = [one for one in groups if runs(one[0])]
+    order += context.scheduler.ordered(queue, context.now)
+    names: set[str] = set()
+    room = MAX_ALL
+    active = Counter(job.array_job_id for job in records if runs(job))
+    for components in order:
+        job = components[0]
+        numbers = [component.name for component in components]
+        try:
+            unreadable = next((one.unreadable for one in components if one.unreadable), "")
+            if unreadable:
+                raise LeftOutError(unreadable)
+            if job.name in names:
+                raise LeftOutError("listed twice")
+            if runs(job):
+                one = running_job(components, context, occupied)
+                one = caps.with_caps(one, components)
+                jobs.append(licences.with_uses(one, components))
+            else:
+                one = pending_job(components, context, book)
+                one = licences.with_uses(caps.with_caps(one, components), components)
+                one = context.preemption.pending(one, job)
+                for what in context.scheduler.unread:
+                    book.cannot_say(what, job.name)
+                if len(components) > 1:
+                    book.cannot_say(LEADER, job.name)
+                tasks = split(one, job, active, room, book)
+                room -= len(tasks) if job.array_task_string else 0
+                jobs += tasks
+                wanted.add(job.reservation)
+        except LeftOutError as error:
+            book.leave(KIND, str(error), *numbers)
+            for component in components:
+                book.also[component.name] = component.other_names
+                if component.dependency:
+                    book.why[component.name] = component.dependency
+            if runs(job):
+                caps.leave(components)
+                closed.update(name for c in components for name in c.nodes)
+            continue
+        names.add(job.name)
+        book.take(KIND, len(components))
+        for component in components:
+            _note(component, book)
+    for reservation in context.active:
+        if reservation.name not in wanted:  # else hosts of its jobs and of others are told apart
+            closed.update(reservation.node_list)
+    jobs = caps.with_nodes(caps.without_quotas(jobs))
+    return Made(
+        tuple(jobs),
+        occupied,
+        tuple(sorted(closed & set(context.nodes.by_name))),
+        {**caps.documents(), **context.preemption.documents()},
+    )
+
+
+def _components(records: Sequence[SlurmJob]) -> list[list[SlurmJob]]:
+    """Return the components of each heterogeneous job together, and any other job alone."""
+    groups: dict[object, list[SlurmJob]] = {}
+    for at, job in enumerate(records):
+        key = ("het", job.het_job_id) if job.het_job_id else at
+        groups.setdefault(key, []).append(job)
+    return [sorted(jobs, key=lambda job: job.het_job_offset or 0) for jobs in groups.values()]
+
+
+def _note(job: SlurmJob, book: Bookkeeping) -> None:
+    """Note what a job that is in the round asks for beyond what a round can say."""
+    for given, what in (
+        (bool({"user", "mcs", "topo"}.intersection(job.shared)), "--exclusive of more than a node"),
+        ((job.switches or 0) > 1, "--switches of more than one"),
+        (bool((job.node_count or 1) % (job.segment_size or 1)), "a last segment of fewer nodes"),
+    ):
+        if given:
+            book.cannot_say(what, job.name)
+
+
+# A dump of Slurm becomes a round: its nodes, what runs on them, and what waits.
 
 NO_SWITCHES, NO_EXCLUSIVE = "v0.0.38", "v0.0.45"
 """Dialects that do not say `--switches`, and `--exclusive`."""
@@ -194,7 +367,7 @@ def read_slurm(
         annotations={SOURCE: "slurm", BOOKKEEPING: book.annotation()},
     )
     check_round(round_)
-    return LiveConversion(round_, _summary(round_), book, tuple(found.ignored))
+    return LiveConversion(round_, summary_of(round_), book, tuple(found.ignored))
 
 
 def _topology(part: Part | None, nodes: Nodes, book: Bookkeeping) -> Topology:
@@ -227,12 +400,3 @@ def _note_dialect(found: Sources, book: Bookkeeping) -> None:
         book.cannot_say(
             f"--exclusive, which {NO_EXCLUSIVE} of Slurm's JSON does not say (v0.0.44 does)"
         )
-
-
-def _summary(round_: Round) -> str:
-    running = sum(job.running is not None for job in round_.jobs)
-    gpus = sum(host.gpus or 0 for host in round_.cluster.hosts)
-    return (
-        f"slurm: {len(round_.cluster.hosts):,} hosts, {gpus:,} GPUs; {running:,} jobs run, "
-        f"{len(round_.jobs) - running:,} wait"
-    )

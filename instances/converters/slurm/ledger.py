@@ -1,8 +1,27 @@
-"""Ledger of fields of Slurm's objects: what of each is read, has no effect, or is told."""
+"""Ledger of fields of Slurm's objects: what is read, has no effect, or is told as a caveat."""
 
 from __future__ import annotations
 
-from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule, caveats_of_all
+from placewright.instances.converters.slurm.limits import Limits
+from placewright.instances.converters.slurm.records import (
+    Part,
+    SlurmJob,
+    SlurmLicence,
+    SlurmNode,
+    SlurmReservation,
+    fields_of,
+)
+from placewright.instances.converters.slurm.texts import rows
+from placewright.instances.documents.caveats import Caveat, annotation_of
+
+# Ledger of fields of Slurm's objects: what of each is read, has no effect, or is told.
+
 
 _SOCKETS = Rule("sockets", "how tasks lie on sockets, boards, cores and threads is not read")
 _SPECIAL_CORES = Rule("special-cores", "cores kept for the system at the job's wish are not read")
@@ -22,15 +41,7 @@ _NO_VALUE_THREADS = "32766"
 
 JOB = Ledger(
     "jobs",
-    """job_id job_state state_reason admin_comment account user_name qos partition priority hold
-    requeue dependency submit_time eligible_time start_time last_sched_evaluation time_limit
-    node_count max_nodes tasks tasks_per_node tasks_per_tres cpus minimum_cpus_per_node
-    memory_per_node
-    memory_per_cpu cpus_per_tres memory_per_tres tres_per_job tres_per_node tres_per_socket
-    tres_per_task tres_req_str gres_detail job_resources nodes required_nodes excluded_nodes
-    features shared licenses resv_name required_switches minimum_switches switches segment_size
-    flags het_job_id het_job_offset array_job_id array_task_id array_task_string
-    name""",
+    fields_of(SlurmJob, "unreadable", "all_memory"),
     """accrue_time allocating_node array_max_tasks association_id batch_flag
     batch_host
     billable_tres burst_buffer_state cluster command comment container container_id container_type
@@ -79,8 +90,7 @@ JOB = Ledger(
 
 NODE = Ledger(
     "nodes",
-    """name state state_flags partitions active_features cpus effective_cpus threads real_memory
-    specialized_memory gres gres_used""",
+    fields_of(SlurmNode),
     """address alloc_cpus alloc_idle_cpus alloc_memory architecture boards boot_time
     burstbuffer_network_address cert_flags cluster_name comment cores cpu_binding cpu_load energy
     external_sensors extra features free_mem free_memory hostname idle_cpus instance_id
@@ -109,8 +119,7 @@ _RESERVATION_FLAGS = {
 
 RESERVATION = Ledger(
     "reservations",
-    """name node_list start_time end_time core_count tres ReservationName Nodes StartTime EndTime
-    CoreCnt TRES""",
+    fields_of(SlurmReservation, "flags") + " ReservationName Nodes StartTime EndTime CoreCnt TRES",
     """accounts core_specializations features groups max_start_delay node_count partition
     purge_completed users watts Accounts CoreIDs Duration Features Groups MaxStartDelay NodeCnt
     NodeName PartitionName State Users Watts""",
@@ -236,7 +245,7 @@ PARTITION = Ledger(
 
 LICENCE = Ledger(
     "licences",
-    "LicenseName Total Used Free Reserved",
+    fields_of(SlurmLicence),
     "Remote LastConsumed LastDeficit LastUpdate",
 )
 
@@ -246,3 +255,61 @@ LEDGERS = {
     "partitions": PARTITION,
 }
 """By the name of the part of a dump."""
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "jobs": ("job_id",),
+    "nodes": ("name",),
+    "associations": ("account", "user", "Account", "User"),
+    "qos": ("name", "Name"),
+    "partitions": ("name", "PartitionName"),
+}
+"""The fields by whose values an object of a part is found again."""
+
+
+@dataclass(slots=True)
+class Caveats:
+    """Caveats by the objects that have them: jobs by number, associations by account and user."""
+
+    of: dict[str, dict[tuple[Any, ...], tuple[Caveat, ...]]] = field(default_factory=dict)
+
+    def of_job(
+        self, components: Sequence[SlurmJob], limits: Limits, qos: Collection[str]
+    ) -> dict[str, str]:
+        """Return the annotation of a job: what its components, accounts and all its QOS say."""
+        own = (one for job in components for one in self._of(job, limits))
+        more = (one for name in sorted(qos) if name for one in self._find("qos", name))
+        return annotation_of((*own, *more))
+
+    def add(self, node: str, caveat: Caveat) -> None:
+        """Note a caveat of a node."""
+        self.of.setdefault("nodes", {})[node,] = (*self._find("nodes", node), caveat)
+
+    def of_node(self, name: str) -> dict[str, str]:
+        """Return the annotation of a host."""
+        return annotation_of(self._find("nodes", name))
+
+    def _of(self, job: SlurmJob, limits: Limits) -> Iterator[Caveat]:
+        yield from self._find("jobs", job.job_id)
+        yield from self._find("qos", job.qos)
+        for partition in job.partition:
+            yield from self._find("partitions", partition)
+        account = job.account or ""
+        yield from self._find("associations", account, job.user_name)
+        for above in limits.path(account):
+            yield from self._find("associations", above)
+
+    def _find(self, part: str, *values: Any) -> tuple[Caveat, ...]:
+        return self.of.get(part, {}).get(tuple(str(one) for one in values if one), ())
+
+
+def read_caveats(parts: Mapping[str, Part], book: Bookkeeping) -> Caveats:
+    """Go through all objects of a dump."""
+    return Caveats(caveats_of_all(LEDGERS, {n: _objects(n, one) for n, one in parts.items()}, book))
+
+
+def _objects(name: str, part: Part) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the objects of a part, each with the values by which it is found again."""
+    listed = part.raw[name] if part.text is None else list(rows(part.text))
+    for raw in listed if isinstance(listed, list) else ():
+        if isinstance(raw, dict):
+            yield tuple(str(raw[key]) for key in _KEYS.get(name, ()) if raw.get(key)), raw

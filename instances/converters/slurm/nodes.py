@@ -1,22 +1,232 @@
-"""Slurm's nodes as hosts, and which of them a job may use."""
+"""Slurm's nodes as hosts, the topology above them, and what of them is reserved."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.caveats import Caveats
-from placewright.instances.converters.slurm.features import matches
-from placewright.instances.converters.slurm.hostlist import compress
-from placewright.instances.converters.slurm.records import SlurmNode
-from placewright.instances.converters.slurm.topology import Topology
+from placewright.instances.converters.ledger import Rule
+from placewright.instances.converters.slurm.ledger import Caveats
+from placewright.instances.converters.slurm.records import (
+    Part,
+    SlurmNode,
+    SlurmReservation,
+    read_list,
+    read_records,
+)
+from placewright.instances.converters.slurm.texts import PAIR, HostLists, blocks, compress, matches
 from placewright.instances.derived.slurm_marks import NODE_NAME
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
-from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, HostEntry
+from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, DomainEntry, HostEntry
+from placewright.instances.documents.quantities import small_number
+from placewright.instances.errors import InvalidInputError
+
+# Slurm's topology as levels and domains: switches of a tree, or blocks and groups of blocks.
+
+
+LEAF, BLOCK = "leaf", "block"
+MAX_LEVELS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels, outermost first, their domains, and the innermost domain of each node.
+
+    `weights` are those of the levels in the term `spread`, four times as much per level upwards.
+    """
+
+    levels: tuple[str, ...] = ()
+    domains: tuple[DomainEntry, ...] = ()
+    leaf_of: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Weights of the levels, the innermost 1."""
+        return {level: min(4**height, 10**6) for height, level in enumerate(reversed(self.levels))}
+
+
+@dataclass(slots=True)
+class _Switch:
+    """A switch or block: its nodes if it is a leaf, else what is below it."""
+
+    nodes: tuple[str, ...]
+    children: tuple[str, ...] = ()
+    height: int = -1
+    parent: str | None = None
+
+
+def read_topology(part: Part | None, nodes: Iterable[str]) -> Topology:
+    """Return the topology that a file says of some nodes; without a file there are no levels.
+
+    A switch that hangs higher than others of its height has stand-ins on the levels between, and a
+    node of no switch is a domain of its own. Raises `InvalidInputError`: the file names a switch or
+    block twice or not at all, has a circle, or no host list where there should be one.
+    """
+    if part is None:
+        return Topology()
+    try:
+        switches, names = _of_yaml(part.raw) if part.text is None else _of_text(part.text)
+        if not switches:
+            return Topology()
+        _check(switches)
+        return _levels(switches, names, nodes)
+    except InvalidInputError as error:
+        raise error.inside(part.file) from None
+
+
+def _of_text(text: str) -> tuple[dict[str, _Switch], list[str]]:
+    """Read topology.conf, or what `scontrol show topology` prints."""
+    switches: dict[str, _Switch] = {}
+    groups: list[tuple[str, ...]] = []
+    lists = HostLists()
+    size = 0
+    for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
+        pairs = {k.lower(): v for k, v in PAIR.findall(line.partition("#")[0])}
+        try:
+            if "aggregatedblock" in pairs:
+                groups.append(_hosts(lists, pairs["aggregatedblock"], ()))
+            elif "blocksizes" in pairs:
+                size = _group_size(pairs["blocksizes"].split(","), ())
+            elif name := pairs.get("switchname") or pairs.get("blockname"):
+                children = _hosts(lists, pairs.get("switches", ""), ())
+                below = () if children else _hosts(lists, pairs.get("nodes", ""), ())
+                _put(switches, name, _Switch(below, children), ())
+        except InvalidInputError as error:
+            error.line = number
+            raise
+    blocks = any(key in text for key in ("BlockName=", "blockname="))
+    if blocks and not groups and size > 1:
+        groups = _grouped(list(switches), size)
+    return _with_groups(switches, groups) if blocks else (switches, [LEAF])
+
+
+def _of_yaml(raw: Any) -> tuple[dict[str, _Switch], list[str]]:
+    """Read topology.yaml: the topology that is the cluster's default, else the first."""
+    entries = [entry for entry in raw if isinstance(entry, dict)]
+    chosen = next((e for e in entries if e.get("cluster_default") is True), entries[0])
+    at, lists = raw.index(chosen), HostLists()
+    switches: dict[str, _Switch] = {}
+    for kind, key, one in (("tree", "switches", "switch"), ("block", "blocks", "block")):
+        section = chosen.get(kind)
+        if not isinstance(section, dict):
+            continue
+        rows = section.get(key)
+        if not isinstance(rows, list):
+            raise InvalidInputError("expected a list", path=(at, kind, key), value=rows)
+        for i, row in enumerate(rows):
+            path = (at, kind, key, i)
+            if not isinstance(row, dict):
+                raise InvalidInputError("expected a mapping", path=path, value=row)
+            children = _hosts(lists, row.get("children") or "", path)
+            below = () if children else _hosts(lists, row.get("nodes") or "", path)
+            _put(switches, row.get(one), _Switch(below, children), path)
+        if kind == "block":
+            sizes = section.get("block_sizes") or []
+            size = _group_size(sizes if isinstance(sizes, list) else [sizes], (at, kind))
+            return _with_groups(switches, _grouped(list(switches), size) if size > 1 else [])
+    return switches, [LEAF]
+
+
+def _group_size(sizes: Sequence[Any], path: tuple[str | int, ...]) -> int:
+    """Return how many blocks the next larger size groups, 1 if there is none."""
+    numbers = [str(size).strip() for size in sizes]
+    if not all(n.isascii() and n.isdigit() and int(n[:9]) > 0 and len(n) < 9 for n in numbers):
+        raise InvalidInputError("expected block sizes such as 18,36", path=path, value=sizes)
+    return int(numbers[1]) // int(numbers[0]) if len(numbers) > 1 else 1
+
+
+def _grouped(blocks: Sequence[str], size: int) -> list[tuple[str, ...]]:
+    return [tuple(blocks[i : i + size]) for i in range(0, len(blocks), size)]
+
+
+def _with_groups(
+    switches: dict[str, _Switch], groups: Sequence[tuple[str, ...]]
+) -> tuple[dict[str, _Switch], list[str]]:
+    """Add aggregated blocks of the smallest size above the blocks."""
+    smallest = min(map(len, groups), default=0)
+    for group in groups:
+        if len(group) == smallest > 1:
+            _put(switches, "+".join((group[0], group[-1])), _Switch((), group), ())
+    return switches, [BLOCK, "aggregated-block"]
+
+
+def _put(
+    switches: dict[str, _Switch], name: Any, switch: _Switch, path: tuple[str | int, ...]
+) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 200:
+        raise InvalidInputError("expected the name of a switch or block", path=path, value=name)
+    if name in switches:
+        raise InvalidInputError("given twice; expected each name once", path=path, value=name)
+    switches[name] = switch
+
+
+def _hosts(lists: HostLists, text: Any, path: tuple[str | int, ...]) -> tuple[str, ...]:
+    try:
+        if not isinstance(text, str):
+            raise ValueError("expected a list of names as text")  # noqa: TRY004
+        return lists.expand(text)
+    except ValueError as error:
+        raise InvalidInputError(str(error), path=path, value=text) from None
+
+
+def _check(switches: dict[str, _Switch]) -> None:
+    """Set parents and heights; refuse unknown children, two parents, circles."""
+    for name, switch in switches.items():
+        for child in switch.children:
+            below = switches.get(child)
+            if below is None or below.parent is not None:
+                fault = "unknown switch" if below is None else "has two parents"
+                raise InvalidInputError(
+                    f"{fault}; expected each switch below one other", path=(name,), value=child
+                )
+            below.parent = name
+    leaves = [name for name, switch in switches.items() if not switch.children]
+    order, waiting = list(leaves), {n: len(s.children) for n, s in switches.items()}
+    for name in order:
+        switch = switches[name]
+        switch.height = 1 + max((switches[c].height for c in switch.children), default=-1)
+        if switch.parent is not None:
+            waiting[switch.parent] -= 1
+            if not waiting[switch.parent]:
+                order.append(switch.parent)
+    if len(order) < len(switches):
+        circle = next(name for name, switch in switches.items() if switch.height < 0)
+        raise InvalidInputError("is below itself; expected a tree", value=circle)
+    if switches and max(s.height for s in switches.values()) >= MAX_LEVELS:
+        raise InvalidInputError(f"expected at most {MAX_LEVELS} levels", show_value=False)
+
+
+def _levels(switches: dict[str, _Switch], names: list[str], nodes: Iterable[str]) -> Topology:
+    top = max(switch.height for switch in switches.values())
+    levels = [names[h] if h < len(names) else f"switch-{h}" for h in range(top + 1)]
+    domains: list[DomainEntry] = []
+
+    def hang(name: str, height: int, parent: str | None) -> str:
+        """Add a domain, and stand-ins above it up to its parent; return its name."""
+        above = top + 1 if parent is None else switches[parent].height
+        for h in range(above - 1, height, -1):
+            domains.append(DomainEntry(name=f"{name}+{h}", level=levels[h], parent=parent))
+            parent = domains[-1].name
+        domains.append(DomainEntry(name=name, level=levels[height], parent=parent))
+        return name
+
+    leaf_of: dict[str, str] = {}
+    for name, switch in sorted(switches.items(), key=lambda item: -item[1].height):
+        hang(name, switch.height, switch.parent)
+        for node in switch.nodes:
+            leaf_of.setdefault(node, name)
+    for node in nodes:
+        if node not in leaf_of:
+            leaf_of[node] = hang(f"{node}+alone", 0, None)
+    return Topology(tuple(reversed(levels)), tuple(domains), leaf_of)
+
+
+# Slurm's nodes as hosts, and which of them a job may use.
 
 AWAY = frozenset(
     {
@@ -204,23 +414,12 @@ def hosts(
 ) -> tuple[HostEntry, ...]:
     """Return the hosts of a cluster.
 
-    Parameters
-    ----------
-    nodes
-        From `take_nodes`.
-    topology
-        Where they are.
-    held
-        Millicores and MiB that running jobs hold of each host: a host has at least those.
-    alone
-        If some job has its nodes alone, so that hosts have the resource `node`: what running jobs
-        hold of it. More than all of it is held where a dump contradicts itself.
-    resources
-        What running jobs hold of other resources of each host.
-    in_use
-        Hosts with `unlisted_gpus`, which nobody can have alone.
-    caveats
-        Which of them the annotations have.
+    `nodes`: from `take_nodes`. `topology`: where they are. `held`: millicores and MiB that running
+    jobs hold of each host: a host has at least those. `alone`: if some job has its nodes alone, so
+    that hosts have the resource `node`: what running jobs hold of it. More than all of it is held
+    where a dump contradicts itself. `resources`: what running jobs hold of other resources of each
+    host. `in_use`: hosts with `unlisted_gpus`, which nobody can have alone. `caveats`: which of
+    them the annotations have.
     """
     return tuple(
         HostEntry(
@@ -289,3 +488,104 @@ def _memory(node: SlurmNode) -> int:
 def as_ranges(hosts: frozenset[str]) -> tuple[str, ...]:
     """Return hosts as names and ranges."""
     return compress(hosts)
+
+
+# Slurm's reservations, as JSON or as `scontrol show reservation` prints them.
+
+PART = "that a part of its nodes alone is reserved: all of them are kept for it"
+RESERVED_PART = Rule("reserved-part", "that a part of it alone is reserved is not read", hard=False)
+_NO_TIME = ("", "(null)", "Unknown", "None", "N/A")
+
+
+def read_reservations(part: Part | None, book: Bookkeeping) -> tuple[SlurmReservation, ...]:
+    """Return the reservations of a dump; times of a text are local, as scontrol prints them.
+
+    Raises `InvalidInputError`: a value is not what Slurm writes.
+    """
+    if part is None:
+        return ()
+    if part.text is None:
+        return read_list(SlurmReservation, part, "reservations", book)
+    found = []
+    for i, row in enumerate(blocks(part.text, "ReservationName")):
+        try:
+            found.append(_of_row(row, i, part.file))
+        except InvalidInputError as error:
+            book.refuse(error)
+            book.leave(
+                "reservations", f"cannot be read: {error.expectation}", row["ReservationName"]
+            )
+    return tuple(found)
+
+
+def _of_row(row: dict[str, str], index: int, file: str) -> SlurmReservation:
+    return read_records(
+        SlurmReservation,
+        Part(
+            file,
+            raw={
+                "name": row["ReservationName"],
+                "node_list": row.get("Nodes"),
+                "start_time": _moment(row.get("StartTime", ""), file, index, "StartTime"),
+                "end_time": _moment(row.get("EndTime", ""), file, index, "EndTime"),
+                "flags": row.get("Flags"),
+                "core_count": small_number(row.get("CoreCnt", "")),
+                "tres": row.get("TRES"),
+            },
+        ),
+        "reservations",
+        index,
+    )
+
+
+def _moment(text: str, file: str, index: int, field: str) -> int | None:
+    if text in _NO_TIME:
+        return None
+    try:
+        return max(0, int(datetime.fromisoformat(text).timestamp()))
+    except (ValueError, OverflowError, OSError):
+        raise InvalidInputError(
+            "expected a time such as 2026-11-24T22:50:24",
+            file=file,
+            path=("reservations", index, field),
+            value=text,
+        ) from None
+
+
+class Share(NamedTuple):
+    """What a reservation has of its nodes together: GPUs (0: none for it alone) and CPUs."""
+
+    gpus: int
+    cpus: int
+
+
+def share_of(reservation: SlurmReservation, nodes: Nodes) -> Share | None:
+    """Return what a reservation has of its nodes, None if that is all of them."""
+    own = [nodes.by_name[name] for name in reservation.node_list if name in nodes.by_name]
+    if len(own) < len(reservation.node_list):
+        return None
+    cores, gpus = reservation.core_count or 0, reservation.tres.gpus.total
+    threads = max((node.threads or 1 for node in own), default=1)
+    part = 0 < cores * threads < sum(node.cpus or 0 for node in own)
+    part = part or 0 < gpus < sum(node.gres.total for node in own)
+    return Share(gpus, cores * threads) if part else None
+
+
+def tell_part(reservation: SlurmReservation, caveats: Caveats, book: Bookkeeping) -> None:
+    """Tell that all nodes are kept for a reservation which has a part of them."""
+    book.cannot_say(PART, reservation.name)
+    for name in reservation.node_list:
+        caveats.add(name, RESERVED_PART.caveat())
+
+
+def overlapping(
+    reservations: Sequence[SlurmReservation], now: int
+) -> tuple[list[SlurmReservation], list[SlurmReservation]]:
+    """Return the reservations that hold now, and those that begin later; others are over."""
+    active: list[SlurmReservation] = []
+    later: list[SlurmReservation] = []
+    for one in reservations:
+        if one.end_time is not None and one.end_time <= max(now, one.start_time or 0):
+            continue
+        (later if (one.start_time or 0) > now else active).append(one)
+    return active, later

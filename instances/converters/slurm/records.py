@@ -1,16 +1,33 @@
-"""What is read of Slurm's JSON: a record for each job, node, reservation, association and QOS."""
+"""What is read of a dump of Slurm: its files, and records of jobs, nodes and reservations."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo
 
-from placewright.instances.converters.slurm.accessor import Number, Record, Text, Truth, Words
-from placewright.instances.converters.slurm.hostlist import HostLists, compress
-from placewright.instances.converters.slurm.tres import Gres, Tres, read_gres, read_tres
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.texts import (
+    Gres,
+    HostLists,
+    Number,
+    Record,
+    Text,
+    Tres,
+    Truth,
+    Words,
+    compress,
+    read_gres,
+    read_tres,
+)
+from placewright.instances.converters.support.live import salvaged, why
 from placewright.instances.derived.slurm_marks import (
     NODE_LIST,
     NUM_NODES,
@@ -20,6 +37,177 @@ from placewright.instances.derived.slurm_marks import (
     is_placed,
 )
 from placewright.instances.documents.base import MAX_AMOUNT, Name
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.files import entries_of, load_text, parse_values
+
+# The files of a dump of Slurm: which of them says what.
+
+
+MAX_FILES = 1000
+JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos", "licenses", "partitions")
+_TEXT_PARTS = {
+    "SwitchName=": "topology",
+    "BlockName=": "topology",
+    "ReservationName=": "reservations",
+    "LicenseName=": "licenses",
+    "PartitionName=": "partitions",
+    "Configuration data as of": "config",
+    "Cluster|Account|": "associations",
+    "Name|Priority|": "qos",
+    "Account|User|": "shares",
+}
+_NONE = ("No reservations in the system", "No licenses configured", "No topology information")
+"""How texts begin that say that there is nothing of their kind."""
+
+OLDEST = "22.05"
+"""The first release of Slurm whose JSON is read."""
+
+_STRUCTURED = (".json", ".yaml", ".yml")
+_SUFFIXES = ("", ".txt", ".conf", *_STRUCTURED)
+_NODES = "`scontrol show node --json` (Slurm 22.05: `sinfo --json`)"
+_READ = "squeue --json, scontrol show node --json, scontrol show topology"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a dump: its file, and its values (JSON, YAML) or its text."""
+
+    file: str
+    raw: Any = None
+    text: str | None = None
+
+
+@dataclass(slots=True)
+class Sources:
+    """The parts of a dump by name, and the files that say nothing which is read."""
+
+    parts: dict[str, Part] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+
+def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
+    """Read the files of a dump, or of the folders that hold it.
+
+    Where JSON and text say the same, JSON is taken. Of files in a folder those that say nothing
+    which is read are ignored; a file that is named has to say something. Raises
+    `InvalidInputError`: a file cannot be read, is not what it seems, or two say the same.
+    """
+    found = Sources()
+    for path in [os.fspath(path) for path in paths]:
+        if Path(path).is_dir():
+            for file in _files(path):
+                if not _add(found, file, named=False):
+                    found.ignored.append(Path(file).name)
+        elif not _add(found, path, named=True):
+            raise InvalidInputError(
+                f"expected what one of these prints: {_READ}", file=path, show_value=False
+            )
+    for part, command in (("jobs", "`squeue --json`"), ("nodes", _NODES)):
+        if part not in found.parts:
+            raise InvalidInputError(
+                f"has no {part}; expected also a file that {command} prints",
+                file=" ".join(os.fspath(path) for path in paths),
+                show_value=False,
+            )
+    return found
+
+
+def _files(folder: str) -> list[str]:
+    """Return the files of a folder that may be part of a dump, sorted."""
+    entries = [entry.path for entry in entries_of(folder) if entry.is_file()]
+    if len(entries) > MAX_FILES:
+        raise InvalidInputError(
+            f"has {len(entries):,} files; expected a folder of at most {MAX_FILES:,}",
+            file=folder,
+            show_value=False,
+        )
+    return [file for file in entries if Path(file).suffix.lower() in _SUFFIXES]
+
+
+def _add(found: Sources, file: str, *, named: bool) -> bool:
+    """Add the parts that a file says; return whether there are any.
+
+    Of files that nobody named those that are empty or no text say nothing, unless they should be
+    JSON or YAML.
+    """
+    structured = file.lower().endswith(_STRUCTURED)
+    try:
+        text = load_text(file)
+    except InvalidInputError:
+        if structured and Path(file).is_file() and not Path(file).stat().st_size:
+            problem = f"empty; expected what {_NODES} prints, or another command of a dump"
+            raise InvalidInputError(problem, file=file, show_value=False) from None
+        if named or structured:
+            raise
+        return False
+    if structured or text.lstrip().startswith("{"):
+        raw = parse_values(text, file)
+        _check_release(raw, file)
+        if named and isinstance(raw, dict) and "sinfo" in raw:
+            raise InvalidInputError(
+                "lists partitions, as sinfo does from 23.02 on; expected what "
+                "`scontrol show node --json` prints",
+                file=file,
+                path=("sinfo",),
+                show_value=False,
+            )
+        if isinstance(raw, dict) and "QOS" in raw:  # slurmrestd until v0.0.38
+            raw = {"qos": raw["QOS"], **raw}
+        names = [part for part in JSON_PARTS if isinstance(raw, dict) and part in raw]
+        if isinstance(raw, list) and any(isinstance(x, dict) and "topology" in x for x in raw):
+            names = ["topology"]
+        for name in names:
+            _keep(found, name, Part(file, raw=raw))
+        return bool(names)
+    kind = _kind(text)
+    if kind is None:
+        return text.startswith(_NONE)
+    _keep(found, kind, Part(file, text=text))
+    return True
+
+
+def _check_release(raw: Any, file: str) -> None:
+    """Refuse what a release of Slurm wrote whose JSON has other fields."""
+    release = raw
+    for key in ("meta", "Slurm", "release"):
+        release = release.get(key) if isinstance(release, dict) else None
+    if isinstance(release, str) and "1" <= release < OLDEST:
+        problem = f"is of Slurm {release}; expected Slurm from {OLDEST} on"
+        raise InvalidInputError(problem, file=file, path=("meta",), show_value=False)
+
+
+def _kind(text: str) -> str | None:
+    """Return what a text is about, by its first line that is no comment."""
+    for line in text.splitlines():
+        start = line.strip()
+        if start and not start.startswith("#"):
+            return next((kind for key, kind in _TEXT_PARTS.items() if start.startswith(key)), None)
+    return None
+
+
+def _keep(found: Sources, name: str, part: Part) -> None:
+    """Keep a part: JSON or YAML before text, and of the topology what scontrol shows before that.
+
+    What scontrol shows is the topology that is in use; in YAML and configuration are others, too.
+    """
+    other = found.parts.get(name)
+    if other is None or _rank(part) > _rank(other):
+        found.parts[name] = part
+    elif _rank(part) == _rank(other) and (part.raw, part.text) != (other.raw, other.text):
+        raise InvalidInputError(
+            f"has {name}, as {json.dumps(Path(other.file).name)} does; expected them once",
+            file=part.file,
+            show_value=False,
+        )
+
+
+def _rank(part: Part) -> int:
+    if part.text is None:
+        return 1
+    return 2 if "Level=" in part.text or "BlockIndex=" in part.text else 0
+
+
+# What is read of Slurm's JSON: a record for each job, node, reservation, association and QOS.
 
 OWN = ("Assoc", "BeginTime", "Dependency", "JobArrayTaskLimit", "Licenses", "Partition", "QOS")
 """How reasons begin for which Slurm keeps a job waiting though there may be room for it."""
@@ -299,6 +487,16 @@ class SlurmJob(Record):
         return self.all_memory or any(word.lower() == "none" for word in self.shared)
 
 
+def fields_of(record: type[Record], *but: str) -> str:
+    """Return the names by which Slurm has the fields that a record reads, `but` for our own."""
+    found: list[str] = []
+    for name, one in record.model_fields.items():
+        alias = one.validation_alias
+        names = alias.choices if isinstance(alias, AliasChoices) else [alias or name]
+        found += [] if name in but else map(str, names)
+    return " ".join(found)
+
+
 class SlurmNode(Record):
     """A node of `scontrol show node --json`, or of `sinfo --json` of 22.05."""
 
@@ -353,3 +551,91 @@ class Dump(Record):
     """A file of jobs or nodes: the moment that it is of."""
 
     last_update: Number = None
+
+
+# Records of a dump out of plain values, with the file in each error.
+
+_R = TypeVar("_R", bound=Record)
+_UNKNOWN = {"job_id": 0, "job_state": "RUNNING"}
+"""What is taken of a job that does not say it: its nodes, if it names some, are not free."""
+
+_MAPPING = "expected a mapping"
+_TEXTS = {
+    "missing": "missing; expected a value",
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "dict_type": _MAPPING,
+    "tuple_type": "expected a list",
+    "int_type": "expected a whole number",
+    "string_type": "expected text",
+    "string_unicode": "expected valid Unicode text",
+    "string_too_short": "expected a name",
+    "string_too_long": "expected a shorter name",
+    "string_pattern_mismatch": "expected only letters, digits and any of . _ : / @ | + = -",
+    "greater_than_equal": "expected 0 or more",
+    "less_than_equal": f"expected at most {MAX_AMOUNT}",
+}
+
+
+def read_records(kind: type[_R], part: Part, *path: str | int) -> _R:
+    """Read a record from a part of a dump.
+
+    `kind`: the record. `part`: its values. `path`: where in its file they are, if not at its top;
+    of a whole file, the part that is read. Raises `InvalidInputError`: the first value that is not
+    what Slurm writes: file, field, value, what was expected.
+    """
+    raw: Any = part.raw
+    whole = len(path) == 1
+    if whole and isinstance(raw, dict):
+        raw = {key: raw[key] for key in (path[0], "last_update") if key in raw}
+    try:
+        return kind.model_validate(raw, context=HostLists())
+    except ValidationError as error:
+        raise _refused(error, part.file, () if whole else path) from None
+
+
+def read_list(kind: type[_R], part: Part, name: str, book: Bookkeeping) -> tuple[_R, ...]:
+    """Read the records of a list one after the other, so that none is built after a wrong one.
+
+    `kind`: the record. `part`: where the list is. `name`: its name, by which the bookkeeping counts
+    what is left out. `book`: says whether records that are wrong are left out. Raises
+    `InvalidInputError`: as `read_records` does, unless they are left out.
+    """
+    entries = part.raw[name]
+    if not isinstance(entries, list | None):
+        raise InvalidInputError("expected a list", file=part.file, path=(name,), value=entries)
+    lists, found = HostLists(), []
+    for i, raw in enumerate(entries or ()):
+        try:
+            found.append(kind.model_validate(raw, context=lists))
+        except ValidationError as error:
+            book.refuse(_refused(error, part.file, (name, i)))
+            left = salvaged(kind, raw, error, _UNKNOWN, context=lists)
+            if left is None:
+                book.leave(name, why(error), "?")
+            else:
+                found.append(left)
+    return tuple(found)
+
+
+def _refused(error: ValidationError, file: str, path: tuple[str | int, ...]) -> InvalidInputError:
+    first = error.errors(include_url=False)[0]
+    return InvalidInputError(
+        _expected(first),
+        file=file,
+        path=(*path, *_parts(first["loc"])),
+        value=first["input"],
+        show_value=first["type"] != "missing",
+    )
+
+
+def _parts(place: Iterable[str | int]) -> Iterator[str | int]:
+    for part in place:
+        yield from part.split(".") if isinstance(part, str) and part != "[key]" else ()
+        yield from [part] if isinstance(part, int) else ()
+
+
+def _expected(error: Any) -> str:
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    return _TEXTS.get(error["type"], f"expected otherwise: {error['msg']}")

@@ -9,16 +9,86 @@ import re
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from placewright.instances.converters.support.cells import ROWS, Cells
+from placewright.array_types import Ints
 from placewright.instances.documents.base import Name
 from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.io import unpacked
+
+# `Cells`: a column of text in little memory, whose numbers are read without a loop over rows.
+
+
+ROWS = 1 << 16
+"""Rows of a piece; the last one may have fewer."""
+
+MAX_DIGITS = 15
+"""Of whole numbers, so that none overflows."""
+
+
+class Cells(Sequence[str]):
+    """A column of a table: the text of some rows at a time in one string, and where each ends."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._ends: list[npt.NDArray[np.int32]] = []
+        self._count = 0
+
+    def extend(self, cells: Sequence[str]) -> None:
+        """Append a piece: `ROWS` cells, or fewer where it is the last."""
+        lengths = np.fromiter(map(len, cells), dtype=np.int32, count=len(cells))
+        self._texts.append("".join(cells))
+        self._ends.append(np.cumsum(lengths, dtype=np.int32))
+        self._count += len(cells)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(self._count))]
+        row = range(self._count)[row]
+        piece, place = divmod(row, ROWS)
+        ends = self._ends[piece]
+        return self._texts[piece][ends[place - 1] if place else 0 : ends[place]]
+
+    def __iter__(self) -> Iterator[str]:
+        for piece in range(len(self._texts)):
+            yield from self.piece(piece)
+
+    def piece(self, number: int) -> list[str]:
+        """Return the cells of a piece."""
+        text, ends = self._texts[number], self._ends[number].tolist()
+        return [text[begin:end] for begin, end in pairwise((0, *ends))]
+
+    def whole_numbers(self) -> Iterator[tuple[int, Ints | None]]:
+        """Yield the first row of each piece, and its numbers if all its cells are digits."""
+        for number, (text, ends) in enumerate(zip(self._texts, self._ends, strict=True)):
+            yield number * ROWS, _numbers(text, ends)
+
+
+def _numbers(text: str, ends: npt.NDArray[np.int32]) -> Ints | None:
+    lengths = np.diff(ends, prepend=0)
+    if not (text.isascii() and text.isdigit()):
+        return None
+    if int(lengths.min()) == 0 or int(lengths.max()) > MAX_DIGITS:
+        return None
+    digits = np.frombuffer(text.encode("ascii"), dtype=np.uint8) - np.uint8(ord("0"))
+    power = np.repeat(ends, lengths) - np.arange(1, len(digits) + 1)
+    values: Ints = np.add.reduceat(digits * 10 ** power.astype(np.int64), ends - lengths)
+    return values
+
+
+# CSV tables with a header: read in pieces, checked column by column, each error with its line.
 
 MAX_BYTES = 256 * 1024**2
 """Of a file, unpacked."""
@@ -136,20 +206,11 @@ def read_table(
 ) -> Table:
     """Read a CSV file in UTF-8; `-` is standard input.
 
-    Parameters
-    ----------
-    columns
-        Names of the columns of a file without a header; None: the first line names them.
-    tabs
-        Whether tabs are between fields, in which quotation marks mean nothing.
-    keep
-        Columns of which the cells are kept, where there are such; None: all.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, is no CSV, names a column twice, or a line has another number
-        of fields than there are columns.
+    `columns`: names of the columns of a file without a header; None: the first line names them.
+    `tabs`: whether tabs are between fields, in which quotation marks mean nothing. `keep`: columns
+    of which the cells are kept, where there are such; None: all. Raises `InvalidInputError`: if the
+    file cannot be read, is no CSV, names a column twice, or a line has another number of fields
+    than there are columns.
     """
     file = os.fspath(path)
     text = _read_lines(file)

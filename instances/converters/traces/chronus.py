@@ -12,15 +12,18 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
-from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
-from placewright.instances.converters.support.deadline_rounds import LEASE_S, deadline_round
-from placewright.instances.converters.support.locality import read_locality
-from placewright.instances.converters.support.sampling import TraceSample
-from placewright.instances.converters.support.trace_jobs import TraceJob
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
-from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.converters.support.trace_rounds import (
+    LEASE_S,
+    Conversion,
+    TraceJob,
+    TraceSample,
+    deadline_round,
+    jobs_of,
+    read_locality,
+    without_summary,
+)
+from placewright.instances.documents.base import MAX_AMOUNT
 
 MINUTE_S = 60
 MAX_MINUTES = MAX_AMOUNT // MINUTE_S // 1000
@@ -47,32 +50,6 @@ def chronus_jobs(trace_csv: str | os.PathLike[str]) -> tuple[TraceJob, ...]:
         do not fall.
     """
     return _jobs(read_table(trace_csv))
-
-
-def convert_chronus(
-    trace_csv: str | os.PathLike[str],
-    *,
-    gpus: int,
-    at: int | None = None,
-    ahead: int = 0,
-    jobs: int | None = None,
-    seed: int = 0,
-    lease_s: int = LEASE_S,
-    slack: float = 0.0,
-    locality: str | os.PathLike[str] | None = None,
-) -> Round:
-    """Return the round of `read_chronus` without its summary."""
-    return read_chronus(
-        trace_csv,
-        gpus=gpus,
-        at=at,
-        ahead=ahead,
-        jobs=jobs,
-        seed=seed,
-        lease_s=lease_s,
-        slack=slack,
-        locality=locality,
-    ).round
 
 
 def read_chronus(
@@ -125,38 +102,21 @@ def read_chronus(
     )
 
 
+convert_chronus = without_summary(read_chronus)
+
+
 def _jobs(table: Table) -> tuple[TraceJob, ...]:
     table.require(
         *("job_id", "num_gpu", "submit_time", "duration", "model_name"),
         *("expect_time_list", "expect_value_list", "best_effort"),
     )
-    if not table.lines:
-        raise InvalidInputError("expected at least one job", file=table.file, show_value=False)
-    ids, models = table.names("job_id"), table.columns["model_name"]
-    asked = table.integers("num_gpu", MAX_COUNT).tolist()
-    submitted = table.integers("submit_time", MAX_MINUTES).tolist()
-    durations = table.integers("duration", MAX_MINUTES).tolist()
-    best_effort = table.integers("best_effort", 1).tolist()
-    jobs = []
-    for row, gpus in enumerate(asked):
-        table.check_name(row, "model_name", models[row])
-        if durations[row] == 0:
-            raise table.error(row, "duration", "expected at least one minute")
-        if gpus == 0:
-            continue
-        submit = submitted[row] * MINUTE_S
-        due = () if best_effort[row] else due_minutes(table, row)
-        jobs.append(
-            TraceJob(
-                name=f"{models[row]}-{ids[row]}",
-                gpus=gpus,
-                submit_s=submit,
-                duration_s=durations[row] * MINUTE_S,
-                model=models[row],
-                due=tuple((submit + after * MINUTE_S, value) for after, value in due),
-            )
-        )
-    return tuple(sorted(jobs, key=lambda job: job.submit_s))
+    best_effort = () if not table.lines else table.integers("best_effort", 1).tolist()
+
+    def due(row: int, submit: int) -> tuple[tuple[int, int], ...]:
+        found = () if best_effort[row] else due_minutes(table, row)
+        return tuple((submit + after * MINUTE_S, value) for after, value in found)
+
+    return jobs_of(table, "submit_time", MAX_MINUTES, due, unit_s=MINUTE_S, unit="minute")
 
 
 def due_minutes(table: Table, row: int) -> list[tuple[int, int]]:

@@ -13,24 +13,23 @@ import os
 from collections.abc import Mapping
 from fractions import Fraction
 
-from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
-from placewright.instances.converters.support.deadline_rounds import (
+from placewright.instances.converters.support.trace_rounds import (
     LEASE_S,
+    Conversion,
+    Iterations,
     Speeds,
-    deadline_round,
-    fixed,
-)
-from placewright.instances.converters.support.sampling import (
+    TraceJob,
     TraceSample,
     check_range,
+    deadline_round,
+    fixed,
     invalid_argument,
+    jobs_of,
+    read_iterations,
+    without_summary,
 )
-from placewright.instances.converters.support.scaling import Iterations, read_iterations
-from placewright.instances.converters.support.trace_jobs import TraceJob
-from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
-from placewright.instances.documents.round import Round
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.speed_models.elasticflow import amdahl, measured, sizes
 
 MAX_SECONDS = MAX_AMOUNT // 1000
@@ -74,34 +73,6 @@ def elastic_speeds(most: int, iterations: Iterations | None = None) -> Speeds:
         return amdahl({*sizes(most), job.gpus})
 
     return speeds
-
-
-def convert_elasticflow(
-    trace_csv: str | os.PathLike[str],
-    *,
-    gpus: int,
-    at: int | None = None,
-    ahead: int = 0,
-    jobs: int | None = None,
-    seed: int = 0,
-    lease_s: int = LEASE_S,
-    slack: float = 0.0,
-    elastic: int | None = None,
-    profiles: str | os.PathLike[str] | None = None,
-) -> Round:
-    """Return the round of `read_elasticflow` without its summary."""
-    return read_elasticflow(
-        trace_csv,
-        gpus=gpus,
-        at=at,
-        ahead=ahead,
-        jobs=jobs,
-        seed=seed,
-        lease_s=lease_s,
-        slack=slack,
-        elastic=elastic,
-        profiles=profiles,
-    ).round
 
 
 def read_elasticflow(
@@ -166,32 +137,17 @@ def read_elasticflow(
     )
 
 
+convert_elasticflow = without_summary(read_elasticflow)
+
+
 def _jobs(table: Table) -> tuple[TraceJob, ...]:
     table.require("job_id", "submission_time", "duration", "num_gpu", "model_name", "deadline")
-    if not table.lines:
-        raise InvalidInputError("expected at least one job", file=table.file, show_value=False)
-    ids, models = table.names("job_id"), table.columns["model_name"]
-    asked = table.integers("num_gpu", MAX_COUNT).tolist()
-    submitted = table.integers("submission_time", MAX_SECONDS).tolist()
-    durations = table.integers("duration", MAX_SECONDS).tolist()
     deadlines = table.integers("deadline", MAX_SECONDS).tolist()
-    short = [name[:_ID_CHARS] for name in ids]
-    names = short if len(set(short)) == len(ids) else ids
-    jobs = []
-    for row, gpus in enumerate(asked):
-        table.check_name(row, "model_name", models[row])
-        if durations[row] == 0:
-            raise table.error(row, "duration", "expected at least one second")
-        if gpus == 0:
-            continue
-        jobs.append(
-            TraceJob(
-                name=f"{models[row]}-{names[row]}",
-                gpus=gpus,
-                submit_s=submitted[row],
-                duration_s=durations[row],
-                model=models[row],
-                due=((deadlines[row], VALUE),),
-            )
-        )
-    return tuple(sorted(jobs, key=lambda job: job.submit_s))
+    short = [name[:_ID_CHARS] for name in table.columns["job_id"]]
+    return jobs_of(
+        table,
+        "submission_time",
+        MAX_SECONDS,
+        lambda row, _: ((deadlines[row], VALUE),),
+        names=short if len(set(short)) == len(short) else None,
+    )

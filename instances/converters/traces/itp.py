@@ -22,9 +22,12 @@ from pathlib import Path
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import read_table
-from placewright.instances.converters.support.sampling import check_range, invalid_argument
+from placewright.instances.converters.support.trace_rounds import (
+    Conversion,
+    check_range,
+    invalid_argument,
+)
 from placewright.instances.documents.base import MAX_AMOUNT, NAME
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.geo import MIXES, MixName, PolicyName, facts_of
@@ -79,15 +82,8 @@ class ClusterTrace:
 def read_cluster(trace_csv: str | os.PathLike[str]) -> ClusterTrace:
     """Read a trace, named after its file; rows that ask no GPU are left out.
 
-    Parameters
-    ----------
-    trace_csv
-        Columns submission_time, duration and num_gpu: up to 8, or whole hosts of 8.
-
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with line and column.
+    `trace_csv`: columns submission_time, duration and num_gpu: up to 8, or whole hosts of 8. Raises
+    `InvalidInputError`: for a file that cannot be used, with line and column.
     """
     table = read_table(trace_csv)
     table.require("submission_time", "duration", "num_gpu")

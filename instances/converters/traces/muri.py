@@ -16,9 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
-from placewright.instances.converters.support.hosts import hosts_of_eight, largest_task, whole_tasks
+from placewright.instances.converters.support.trace_rounds import (
+    Conversion,
+    hosts_of_eight,
+    invalid_argument,
+    largest_task,
+    whole_tasks,
+    without_summary,
+)
 from placewright.instances.derived import ranges
 from placewright.instances.derived.arrays import load_of
 from placewright.instances.derived.ranges import expand
@@ -56,22 +62,6 @@ _LONGEST_STAGE_MS = MAX_STAGE // 10**_US_PLACES
 _LONGEST_ITERATION_MS = MAX_ITERATION // 10**_US_PLACES
 _MOST_ITERATION = 10
 """Largest ratio of the iteration of a profile to the sum of its stages."""
-
-
-def convert_muri(
-    trace_csv: str | Path,
-    nodes_csv: str | Path | None = None,
-    *,
-    at: int | None = None,
-    first: int | None = None,
-    jobs: int | None = None,
-    gpus: int | None = None,
-    seed: int = 0,
-) -> Round:
-    """Return the round of `read_muri` without its summary."""
-    return read_muri(
-        trace_csv, nodes_csv, at=at, first=first, jobs=jobs, gpus=gpus, seed=seed
-    ).round
 
 
 def read_muri(
@@ -114,15 +104,15 @@ def read_muri(
     given = {"at": at, "first": first, "jobs": jobs}
     chosen = [name for name, value in given.items() if value is not None]
     if len(chosen) > 1:
-        raise _argument(
+        raise invalid_argument(
             chosen[1], given[chosen[1]], f"expected {' or '.join(chosen[:2])}, not both"
         )
     if nodes_csv is not None and gpus is not None:
-        raise _argument("gpus", gpus, "expected nodes or gpus, not both")
+        raise invalid_argument("gpus", gpus, "expected nodes or gpus, not both")
     if gpus is not None and not 1 <= gpus <= MAX_GPU // WHOLE_GPU:
-        raise _argument("gpus", gpus, f"expected 1 to {MAX_GPU // WHOLE_GPU}")
+        raise invalid_argument("gpus", gpus, f"expected 1 to {MAX_GPU // WHOLE_GPU}")
     if seed < 0:
-        raise _argument("seed", seed, "expected 0 or more")
+        raise invalid_argument("seed", seed, "expected 0 or more")
 
     table = read_table(trace_csv)
     asked = _gpus(table)
@@ -143,8 +133,7 @@ def read_muri(
     return Conversion(round_, _summary(round_, which, int(asked[rows].sum())))
 
 
-def _argument(name: str, value: object, expected: str) -> InvalidInputError:
-    return InvalidInputError(expected, path=(name,), value=value)
+convert_muri = without_summary(read_muri)
 
 
 def _gpus(table: Table) -> Ints:
@@ -165,19 +154,19 @@ def _rows(
         raise InvalidInputError("expected at least one job", file=table.file, show_value=False)
     if at is not None:
         if not 0 <= at <= MAX_AMOUNT:
-            raise _argument("at", at, f"expected 0 to {MAX_AMOUNT}")
+            raise invalid_argument("at", at, f"expected 0 to {MAX_AMOUNT}")
         table.require("submit_time", "duration")
         began = table.integers("submit_time", MAX_AMOUNT)
         ended = began + table.integers("duration", MAX_AMOUNT)
         alive = np.flatnonzero((began <= at * _MS_PER_S) & (at * _MS_PER_S < ended)).tolist()
         if not alive:
-            raise _argument("at", at, "expected a second at which some job is alive")
+            raise invalid_argument("at", at, "expected a second at which some job is alive")
         return alive, f"alive at second {at:,} of {total:,}"
     wanted, name = (jobs, "jobs") if first is None else (first, "first")
     if wanted is None:
         return list(range(total)), "all of the trace"
     if not 1 <= wanted <= total:
-        raise _argument(name, wanted, f"expected 1 to {total}, the jobs of {table.file}")
+        raise invalid_argument(name, wanted, f"expected 1 to {total}, the jobs of {table.file}")
     if first is not None:
         return list(range(first)), f"the first of {total:,}"
     draw = np.random.Generator(np.random.PCG64(seed)).random(total)

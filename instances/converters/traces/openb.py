@@ -18,9 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.instances.converters.support.best_fit import Hosts, tie_rank, whole_gpus
-from placewright.instances.converters.support.conversion import Conversion
 from placewright.instances.converters.support.csv_table import Table, read_table
+from placewright.instances.converters.support.trace_rounds import (
+    Conversion,
+    Hosts,
+    tie_rank,
+    whole_gpus,
+    without_summary,
+)
 from placewright.instances.derived.arrays import load_of
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_NOW
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, ClusterDocument, HostEntry
@@ -64,18 +69,6 @@ class _Pods:
     row: Ints
     without_gpu: int
     without_model: int
-
-
-def convert_openb(
-    nodes_csv: str | Path,
-    pods_csv: str | Path,
-    *,
-    running: float | None = None,
-    at: int | None = None,
-    seed: int = 0,
-) -> Round:
-    """Return the round of `read_openb` without its summary."""
-    return read_openb(nodes_csv, pods_csv, running=running, at=at, seed=seed).round
 
 
 def read_openb(
@@ -151,6 +144,9 @@ def read_openb(
         ),
     )
     return Conversion(round_, _summary(round_, nodes, pods, int(runs.sum()) - len(places)))
+
+
+convert_openb = without_summary(read_openb)
 
 
 def _read_nodes(table: Table) -> _Nodes:

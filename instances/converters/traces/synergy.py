@@ -22,7 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from placewright.instances.converters.support.conversion import Conversion
+from placewright.instances.converters.support.trace_rounds import (
+    Conversion,
+    invalid_argument,
+    without_summary,
+)
 from placewright.instances.derived.arrays import load_of
 from placewright.instances.documents.base import MAX_COUNT
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
@@ -62,21 +66,6 @@ _CORE = 1000
 _ONE_GPU = "_1"
 _MIB = tuple(round(gb * MIB_PER_GB) for gb in MEMORY_GB)
 _SHARE_MIB = round(GB_PER_GPU * MIB_PER_GB)
-
-
-def convert_synergy(
-    profiles: str | Path,
-    *,
-    servers: int = SERVERS,
-    jobs: int | None = None,
-    split: Sequence[int] = SPLIT,
-    gpus: Sequence[int] = (1,),
-    seed: int = 0,
-) -> Round:
-    """Return the round of `read_synergy` without its summary."""
-    return read_synergy(
-        profiles, servers=servers, jobs=jobs, split=split, gpus=gpus, seed=seed
-    ).round
 
 
 def read_synergy(
@@ -157,16 +146,19 @@ def read_synergy(
     return Conversion(round_, summary)
 
 
+convert_synergy = without_summary(read_synergy)
+
+
 def _check(
     servers: int, jobs: int | None, split: Sequence[int], gpus: Sequence[int], seed: int
 ) -> None:
     """Refuse arguments out of their range."""
     if not 1 <= servers <= MAX_COUNT:
-        raise _argument("servers", servers, f"expected 1 to {MAX_COUNT}")
+        raise invalid_argument("servers", servers, f"expected 1 to {MAX_COUNT}")
     if jobs is not None and not 1 <= jobs <= MAX_COUNT:
-        raise _argument("jobs", jobs, f"expected 1 to {MAX_COUNT}")
+        raise invalid_argument("jobs", jobs, f"expected 1 to {MAX_COUNT}")
     if len(split) != len(KINDS) or min(split) < 0 or not sum(split):
-        raise _argument(
+        raise invalid_argument(
             "split",
             list(split),
             f"expected {len(KINDS)} parts, at least 0 and not all: {', '.join(KINDS)}",
@@ -174,20 +166,16 @@ def _check(
     for size in gpus:
         whole = size % GPUS_PER_SERVER == 0 and size <= servers * GPUS_PER_SERVER
         if not (1 <= size <= GPUS_PER_SERVER or whole) or size < 1:
-            raise _argument(
+            raise invalid_argument(
                 "gpus",
                 size,
                 f"expected 1 to {GPUS_PER_SERVER}, or servers of {GPUS_PER_SERVER} as far as there "
                 "are some",
             )
     if not gpus:
-        raise _argument("gpus", list(gpus), "expected at least one number of GPUs")
+        raise invalid_argument("gpus", list(gpus), "expected at least one number of GPUs")
     if seed < 0:
-        raise _argument("seed", seed, "expected 0 or more")
-
-
-def _argument(name: str, value: object, expected: str) -> InvalidInputError:
-    return InvalidInputError(expected, path=(name,), value=value)
+        raise invalid_argument("seed", seed, "expected 0 or more")
 
 
 def _sizes(

@@ -8,8 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from placewright.instances.checks.cluster import MAX_HOSTS
-from placewright.instances.converters.support.conversion import Conversion
-from placewright.instances.converters.support.sampling import check_range, invalid_argument
+from placewright.instances.converters.support.trace_rounds import (
+    Conversion,
+    check_range,
+    invalid_argument,
+    without_summary,
+)
 from placewright.instances.converters.support.wan_files import Measured, read_grid
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.geo import MAX_REGIONS, Geo, Region
@@ -19,22 +23,6 @@ from placewright.instances.generators.geo.supply import HOST_GPUS, MODELS, clust
 
 GPUS = 512
 WINDOW_S = 86_400
-
-
-def convert_wan(
-    throughput_csv: str | os.PathLike[str],
-    rtt_csv: str | os.PathLike[str],
-    egress_csv: str | os.PathLike[str],
-    *,
-    regions: Sequence[str] | None = None,
-    count: int | None = None,
-    seed: int = 0,
-    gpus: int = GPUS,
-) -> Round:
-    """Return the round of `read_wan` without its summary."""
-    return read_wan(
-        throughput_csv, rtt_csv, egress_csv, regions=regions, count=count, seed=seed, gpus=gpus
-    ).round
 
 
 def read_wan(
@@ -101,6 +89,9 @@ def read_wan(
     )
     text = f"wan: {len(kept)} of {len(names)} regions ({which}), {gpus:,} GPUs each"
     return Conversion(made, f"{text}; {_links(made)}{_warnings(measured, grid.regions)}")
+
+
+convert_wan = without_summary(read_wan)
 
 
 def _named(regions: Sequence[str], names: Sequence[str]) -> list[int]:

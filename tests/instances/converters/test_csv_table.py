@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from placewright.instances.converters.support.cells import ROWS
-from placewright.instances.converters.support.csv_table import read_table
+from placewright.instances.converters.support.csv_table import ROWS, read_table
 from placewright.instances.errors import InvalidInputError
 
 COUNT = 2 * ROWS + 7

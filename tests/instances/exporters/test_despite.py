@@ -9,10 +9,9 @@ import pytest
 from placewright import Plan, Round, solve_round
 from placewright.instances.documents.caveats import Caveat, annotation_of
 from placewright.instances.documents.plan import DecisionKind
-from placewright.instances.exporters.despite import obeying
 from placewright.instances.exporters.kueue import kueue_script
-from placewright.instances.exporters.slurm import slurm_script
-from placewright.instances.exporters.slurm_steps import slurm_steps
+from placewright.instances.exporters.needs import obeying
+from placewright.instances.exporters.slurm import slurm_script, slurm_steps
 from tests.support.slurm_dumps import convert, job
 
 SPREAD = annotation_of([Caveat(rule="spread", text="topology spread is not read")])

@@ -12,8 +12,8 @@ import yaml
 
 from placewright import Round
 from placewright.instances.converters import read_kubernetes
+from placewright.instances.converters.kubernetes.groups import TopologyAssignment
 from placewright.instances.converters.kubernetes.kueue import assigned
-from placewright.instances.converters.kubernetes.kueue_records import TopologyAssignment
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.exporters.kueue import kueue_script, topology_assignments
 from tests.instances.exporters.test_kubernetes_script import calls, patched

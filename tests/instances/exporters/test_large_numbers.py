@@ -9,13 +9,12 @@ import pytest
 from placewright import Changes, Edits, Engine, Plan, apply_edits
 from placewright.instances import parse_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.slurm.licences import read_licences
-from placewright.instances.converters.slurm.sources import Part
-from placewright.instances.converters.slurm.tres import read_gres
+from placewright.instances.converters.slurm.caps import read_licences
+from placewright.instances.converters.slurm.records import Part
+from placewright.instances.converters.slurm.texts import read_gres
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.exporters.kai import bind_requests
-from placewright.instances.exporters.kubernetes import kubernetes_script
+from placewright.instances.exporters.kubernetes import bind_requests, kubernetes_script
 from placewright.instances.exporters.kueue import kueue_script, topology_assignments
 from placewright.instances.exporters.ray import bundle_selectors
 from placewright.instances.exporters.slurm import slurm_script

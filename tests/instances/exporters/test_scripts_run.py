@@ -16,8 +16,7 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, T
 from placewright.instances.exporters.kubernetes import kubernetes_script
 from placewright.instances.exporters.kueue import kueue_script
 from placewright.instances.exporters.needs import VAIN
-from placewright.instances.exporters.slurm import PATIENCE_S, slurm_script
-from placewright.instances.exporters.slurm_steps import slurm_steps
+from placewright.instances.exporters.slurm import PATIENCE_S, slurm_script, slurm_steps
 from placewright.instances.io.files import parse_round
 
 EIGHT = tuple(range(8))

@@ -8,8 +8,7 @@ import subprocess
 import pytest
 
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
-from placewright.instances.exporters.slurm import slurm_script
-from placewright.instances.exporters.slurm_steps import State, slurm_steps
+from placewright.instances.exporters.slurm import State, slurm_script, slurm_steps
 from placewright.instances.io.files import parse_round
 
 EIGHT = tuple(range(8))

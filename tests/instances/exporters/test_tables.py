@@ -13,7 +13,7 @@ import yaml
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.exporters.csv_table import COLUMNS, plan_csv
-from placewright.instances.exporters.kai import UNTRIED, bind_requests
+from placewright.instances.exporters.kubernetes import UNTRIED, bind_requests
 from tests.instances.exporters.test_kubernetes_script import gated, planned
 from tests.instances.kubernetes.dumps import convert, node
 

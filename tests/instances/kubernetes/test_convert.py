@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from placewright.instances.converters import read_kubernetes
-from placewright.instances.converters.kubernetes.levels import VENDORS
+from placewright.instances.converters.kubernetes.nodes import VENDORS
 from placewright.instances.derived.source_words import left_out_called
 from tests.instances.kubernetes.dumps import (
     CAPTURED,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from placewright.instances.converters.kubernetes.groups import TopologyAssignment
 from placewright.instances.converters.kubernetes.kueue import assigned
-from placewright.instances.converters.kubernetes.kueue_records import TopologyAssignment
 from placewright.instances.documents.caveats import caveats_of
 from tests.instances.kubernetes.dumps import GPU, RACK, allowed_hosts, convert, left_out, node, pod
 

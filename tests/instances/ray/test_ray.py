@@ -10,7 +10,7 @@ import pytest
 
 from placewright import solve_round
 from placewright.instances.converters import is_dump, read_live, read_ray
-from placewright.instances.converters.ray.records import selects
+from placewright.instances.converters.ray import selects
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.exporters.ray import bundle_selectors
 

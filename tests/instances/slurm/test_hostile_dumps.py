@@ -11,7 +11,8 @@ from slurm_dumps import convert, job, node, running, write_dump
 
 from placewright.cli.app import main
 from placewright.instances.converters import read_slurm
-from placewright.instances.converters.slurm import arrays, hostlist
+from placewright.instances.converters.slurm import convert as converter
+from placewright.instances.converters.slurm import texts as host_lists
 from placewright.instances.converters.slurm.records import SlurmJob, SlurmNode
 from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.errors import InvalidInputError
@@ -221,7 +222,7 @@ def test_null_lists_and_a_record_twice(tmp_path):
 
 
 def test_lists_that_name_too_many_hosts_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(hostlist, "MAX_NAMES", 1000)
+    monkeypatch.setattr(host_lists, "MAX_NAMES", 1000)
     jobs = [job(i, excluded_nodes=f"h[0-{100 + i}]") for i in range(20)]
     with pytest.raises(
         InvalidInputError, match=r"jobs\[9\]\.excluded_nodes: .* 1,000 hosts in all"
@@ -232,7 +233,7 @@ def test_lists_that_name_too_many_hosts_are_refused(tmp_path, monkeypatch):
 
 
 def test_arrays_beyond_a_limit_of_all_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays, "MAX_ALL", 20)
+    monkeypatch.setattr(converter, "MAX_ALL", 20)
     jobs = [job(i, array_task_string="0-9", tres_per_node="gpu:1") for i in range(1, 5)]
     made = convert(tmp_path, jobs)
     assert len(made.round.jobs) == 20

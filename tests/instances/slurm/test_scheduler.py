@@ -13,7 +13,7 @@ from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.source_keys import SLURM_PREEMPT
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.exporters.slurm_steps import slurm_steps
+from placewright.instances.exporters.slurm import slurm_steps
 from placewright.instances.verify import verify
 
 NODE = {"tres_per_node": "gpu:8"}

@@ -9,6 +9,7 @@ from slurm_dumps import convert, job, node, reason, running, write_dump
 
 from placewright import solve_round
 from placewright.instances.converters import read_slurm
+from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.errors import InvalidInputError
 
@@ -296,3 +297,14 @@ def test_who_waits_for_a_limit_of_nodes_that_is_kept_is_in_the_round(tmp_path, w
     made = convert(tmp_path, jobs, accounts=accounts, qos=qos)
     assert [one.name for one in made.round.jobs] == ["1"]
     assert reason(made, "2") == f"held by a limit that the round does not have ({why})"
+
+
+def test_what_a_qos_of_the_partition_limits_beyond_a_round_is_told(tmp_path):
+    made = convert(
+        tmp_path,
+        [job(1, qos="own", tres_per_node="gpu:1")],
+        partitions="PartitionName=p\n   QoS=part\n   State=UP\n",
+        qos="Name|Priority|GrpTRESMins\nown|1|\npart|1|gres/gpu=9\nother|1|gres/gpu=9\n",
+    )
+    (made_job,) = made.round.jobs
+    assert [one.rule for one in caveats_of(made_job.annotations)] == ["qos-limits"]

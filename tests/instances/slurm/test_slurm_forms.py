@@ -14,8 +14,7 @@ import pytest
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_trip import read
 from placewright import solve_round
-from placewright.instances.converters.slurm.hostlist import expand
-from placewright.instances.converters.slurm.tres import read_gres
+from placewright.instances.converters.slurm.texts import expand, read_gres
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.exporters.slurm import slurm_script

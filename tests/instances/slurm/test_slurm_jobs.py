@@ -8,7 +8,7 @@ import pytest
 from slurm_dumps import convert, job, node, reason, running
 
 from placewright import solve_round
-from placewright.instances.converters.slurm.hostlist import compress
+from placewright.instances.converters.slurm.texts import compress
 from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.documents.policy import Backfill

@@ -10,7 +10,7 @@ from slurm_dumps import convert, job, node, running, write_dump
 
 from placewright import solve_round
 from placewright.instances.converters import read_slurm
-from placewright.instances.converters.slurm.licences import CHOICE, NOT_ASKED, UNKNOWN
+from placewright.instances.converters.slurm.caps import CHOICE, NOT_ASKED, UNKNOWN
 from placewright.instances.documents.plan import Reason
 from placewright.instances.errors import InvalidInputError
 

@@ -9,7 +9,7 @@ from benchmarks.slurm_trip import apply, differences, read, trip
 from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD, PLACED, STARTS
 from placewright.instances.documents.plan import DecisionKind
-from placewright.instances.exporters.despite import obeying
+from placewright.instances.exporters.needs import obeying
 from placewright.instances.exporters.slurm import slurm_script
 
 pytestmark = pytest.mark.slurm

@@ -7,7 +7,7 @@ from slurm_dumps import convert, job, node, reason, running
 
 from placewright import solve_round
 from placewright.instances.documents.plan import DecisionKind
-from placewright.instances.exporters.slurm_steps import slurm_steps
+from placewright.instances.exporters.slurm import slurm_steps
 
 MIG = "gpu:1g.10gb:7,gpu:3g.40gb:2"
 

@@ -9,9 +9,15 @@ import pytest
 from slurm_dumps import convert
 
 from placewright.instances.converters import read_slurm
-from placewright.instances.converters.slurm.features import matches
-from placewright.instances.converters.slurm.hostlist import compress, expand
-from placewright.instances.converters.slurm.tres import Gres, Tres, read_gres, read_tres
+from placewright.instances.converters.slurm.texts import (
+    Gres,
+    Tres,
+    compress,
+    expand,
+    matches,
+    read_gres,
+    read_tres,
+)
 from placewright.instances.derived import ranges
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"

@@ -13,7 +13,7 @@ from placewright import Plan, Round, load_round, verify
 from placewright.instances.converters import Bookkeeping, LiveConversion
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
-from placewright.instances.exporters.slurm_steps import Command, State, Step, Steps
+from placewright.instances.exporters.slurm import Command, State, Step, Steps
 from placewright.instances.io.files import load_plan, parse_round
 from placewright.live.watch import slurm_actor, slurm_source
 from placewright.live.watch.follow import Follower, changes_between

@@ -1,1 +1,0 @@
-"""Dumps of Ray: nodes and placement groups."""
