@@ -173,6 +173,7 @@ COUNT_SEARCH = (
 # Migration and preemption: phases for rounds in which running jobs may move or stop.
 
 
+DISRUPTION = "disruption"
 FREED = "freed"
 SCALARISED_GAP = 1e-9
 
@@ -318,6 +319,20 @@ def _insert_gangs(search: Search) -> Steps:
             yield from search.report_improvement(search.incumbent, "gang insertion")
 
 
+def _displace_at_least_cost(search: Search) -> Steps:
+    """Displace by the model once more: at the value that is proven, the victims of least cost."""
+    if search.tightest is None or search.session.best is None:
+        return
+    best = search.session.best
+    value = search.problem.weighted_value(best)
+    found = displace_by_model(search.session, search.tightest, search.relaxation, best)
+    if found is not None:
+        if found.value < value:
+            _insert_while_improving(search.session, found)
+        upgrade_options(found)
+        yield from search.report_improvement(found, "displacing")
+
+
 def _select_victims(search: Search) -> Steps:
     yield from select_victims(search.problem, search.session)
 
@@ -410,6 +425,11 @@ def _has_later_terms_or_gap(search: Search) -> bool:
     return len(search.problem.weighted_terms) > 1 or not search.close_enough()
 
 
+def _disruption_may_fall(search: Search) -> bool:
+    """Whether `value` is proven within the gap and `disruption` comes next."""
+    return search.problem.weighted_terms[:2] == (VALUE, DISRUPTION) and search.close_enough()
+
+
 def _incumbent_may_gain(search: Search) -> bool:
     """Whether repacking or insertion may gain value.
 
@@ -449,6 +469,7 @@ MIGRATION = (
     Phase("displacement by model", _displace_by_model, _has_later_terms_or_gap),
     Phase("repacking", _repack, _incumbent_may_gain),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain),
+    Phase("displacement at least cost", _displace_at_least_cost, _disruption_may_fall),
     Phase("victim selection", _select_victims),
     Phase("progress", _scalarise_progress, _asks_for_progress),
     Phase("bounds of classes", Search.bound_classes, Search.has_classes, needs_time=True),

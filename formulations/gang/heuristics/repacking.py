@@ -451,6 +451,7 @@ def _remove_movable(base: Placement) -> dict[int, Home]:
 # Restricted master heuristic: which jobs run by an integer program, then where, host by host.
 
 
+DISRUPTION = "disruption"
 USED_TOLERANCE = 1e-9
 
 
@@ -458,14 +459,16 @@ def displace_by_model(
     session: Session,
     model: PricedModel | HostPatternModel,
     relaxed: Outcome | None,
+    best: Mapping[str, int] | None = None,
     of_classes: Outcome | None = None,
 ) -> Placement | None:
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
-    its counts where displacing the running jobs costs least. Priority classes are optimised one
-    after the other, over patterns of their own relaxation if that is known. None without host
-    patterns, a solved relaxation or an integer solution in time.
+    its counts where displacing the running jobs costs least. With the values of a `best` plan the
+    program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
+    are optimised one after the other, over patterns of their own relaxation if that is known. None
+    without host patterns, a solved relaxation or an integer solution in time.
 
     Parameters
     ----------
@@ -486,15 +489,21 @@ def displace_by_model(
             terms[-1], without=[name for name in program.held if name not in held]
         )
         excluded = _columns_to_exclude(arrays, counts, columns, of_classes)
+    gap = None
+    if best is not None:
+        for term in terms:
+            program.hold(term, best[term], HOLD_SLACK)
+        terms, gap = (DISRUPTION,), parameters.PARAMETERS.models.place_term_gap_rel
     tuning = parameters.PARAMETERS.insertion
     values: NDArray[np.float64] | None = None
-    left_out = {*program.held}
+    left_out = {*program.held} if best is None else set()
     for term in terms:
         arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
         outcome = session.optimise(
             arrays.without_columns(excluded),
             share=tuning.displacement_share,
             most=tuning.max_displacement_seconds,
+            gap=gap,
             start=values,
         )
         if outcome is None or outcome.values is None or outcome.objective is None:

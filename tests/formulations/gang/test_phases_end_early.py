@@ -68,3 +68,10 @@ def test_counts_are_searched_for_later_terms_or_a_gap(terms: list[str], bound: f
     search.incumbent = None
     search.tightest = object()  # type: ignore[assignment]
     assert phase.applies(search) == (bound > 0 or len(terms) > 1)
+
+
+@pytest.mark.parametrize("terms", [ONE_TERM, TWO_TERMS])
+@pytest.mark.parametrize("bound", [0.0, 1000.0])
+def test_displacement_at_least_cost_follows_a_proven_value(terms: list[str], bound: float) -> None:
+    (phase,) = (phase for phase in MIGRATION if phase.name == "displacement at least cost")
+    assert phase.applies(search_of(terms, bound)) == (bound == 0.0 and len(terms) > 1)
