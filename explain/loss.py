@@ -163,7 +163,7 @@ def loss_of_starting(
     """
     above = level_above(round_, job)
     if plan.certificate is None:
-        raise InvalidInputError("expected a plan with its certificate", path=("certificate",))
+        raise InvalidInputError("expected a plan with its certificate", ("certificate",), None)
     if any(d.job == job and d.decision is not DecisionKind.WAIT for d in plan.decisions):
         raise InvalidInputError("expected a job that waits in the plan", path=("job",), value=job)
     # A gap of 0: the first term counts one start, so any other would end with the first plan.

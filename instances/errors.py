@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self
 
 MAX_VALUE_CHARS = 60
 MAX_ERRORS = 20
@@ -21,9 +21,13 @@ MAX_COMPARED = 10_000
 """Known names that an unknown one is compared with."""
 
 Path = tuple[str | int, ...]
+Arguments = ParamSpec("Arguments")
 
 ENTRY = 2
 """Parts of a path that lead to an entry of a list of the document: `jobs`, 17."""
+
+NOT_SHOWN = object()
+"""In place of the value of an error that shows none."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,253}\Z")
 
@@ -76,12 +80,12 @@ class InvalidInputError(ValueError):
     ----------
     expected
         What would have been right, as one clause.
-    file
-        The file's name as the caller gave it, `-` for standard input, None for objects in memory.
     path
         Keys and indices that lead to the value.
     value
-        The offending value; left out of the message when `show_value` is False.
+        The offending value, shown in the message if it is given, unless `show_value` is False.
+    file
+        The file's name as the caller gave it, `-` for standard input, None for objects in memory.
     unknown
         A name that is unknown, and the known ones: the message has the most similar of them.
 
@@ -98,15 +102,16 @@ class InvalidInputError(ValueError):
     def __init__(
         self,
         expected: str,
+        path: Sequence[str | int] = (),
+        value: object = NOT_SHOWN,
         *,
         file: str | None = None,
-        path: Sequence[str | int] = (),
-        value: object = None,
         show_value: bool = True,
         unknown: tuple[str, Collection[str]] | None = None,
     ) -> None:
         self.expected, self.file, self.path = expected, file, tuple(path)
-        self.value, self.show_value, self.unknown = value, show_value, unknown
+        self.show_value, self.unknown = show_value and value is not NOT_SHOWN, unknown
+        self.value = None if value is NOT_SHOWN else value
         self.others: tuple[InvalidInputError, ...] = ()
         self.line: int | None = None
         self.entry: str | None = None
@@ -246,6 +251,17 @@ class Errors:
             return False
         self.found += error.errors
         return True
+
+    def add(self, error: InvalidInputError) -> None:
+        """Note an error."""
+        self.found += error.errors
+
+    def note(
+        self, check: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> None:
+        """Note what a check raises of its arguments."""
+        with self:
+            check(*args, **kwargs)
 
     def refuse(self) -> None:
         """Raise what was noted, as one error.

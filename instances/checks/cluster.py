@@ -40,15 +40,15 @@ def check_pools(document: ClusterDocument) -> None:
             if (pool.resource, pool.level) in seen:
                 raise InvalidInputError(
                     f"pool of this level given twice; expected each pool of {pool.resource} once",
-                    path=(*path, "level"),
-                    value=pool.level,
+                    (*path, "level"),
+                    pool.level,
                 )
             if pool.per != document.pools[before].per:
                 raise InvalidInputError(
                     f"expected {document.pools[before].per} as in pools[{before}], "
                     f"which is of {pool.resource}, too",
-                    path=(*path, "per"),
-                    value=pool.per,
+                    (*path, "per"),
+                    pool.per,
                 )
             _check_domains(pool, path, document)
         seen.add((pool.resource, pool.level))
@@ -59,9 +59,7 @@ def _check_domains(pool: Pool, path: Path, document: ClusterDocument) -> None:
     if pool.level is None:
         if pool.domains:
             raise InvalidInputError(
-                "given without a level; expected the level of these domains",
-                path=(*path, "domains"),
-                show_value=False,
+                "given without a level; expected the level of these domains", (*path, "domains")
             )
         return
     check_known(pool.level, (*document.levels, HOST_LEVEL), "level", (*path, "level"))
@@ -73,8 +71,9 @@ def _check_domains(pool: Pool, path: Path, document: ClusterDocument) -> None:
         known = {domain.name for domain in document.domains if domain.level == pool.level}
     errors = Errors()
     for name in pool.domains:
-        with errors:
-            check_known(name, known, f"domain of level {pool.level}", (*path, "domains", name))
+        errors.note(
+            check_known, name, known, f"domain of level {pool.level}", (*path, "domains", name)
+        )
     errors.refuse()
 
 
@@ -101,8 +100,8 @@ def check_uses(round_: Round) -> None:
                     if pools.get(name) == "task":
                         raise InvalidInputError(
                             "its pool has per: task; expected in resources of the task groups",
-                            path=path,
-                            value=option.uses[name],
+                            path,
+                            option.uses[name],
                         )
                     what = "resource of a pool with per: job, or of a cap"
                     check_known(name, per_job, what, path)
@@ -128,26 +127,23 @@ def check_cluster(document: ClusterDocument) -> None:
         document.
     """
     errors = Errors()
-    with errors:
-        check_unique(document.levels, "level", ("levels",), ())
+    errors.note(check_unique, document.levels, "level", ("levels",), ())
     for i, level in enumerate(document.levels):
         if level == HOST_LEVEL:
-            with errors:
-                raise InvalidInputError(
+            errors.add(
+                InvalidInputError(
                     "is always the innermost level; expected the levels above it",
-                    path=("levels", i),
-                    value=level,
+                    ("levels", i),
+                    level,
                 )
+            )
     errors.refuse()
     for check in (_check_tree, _check_host_names, _check_hardware):
-        with errors:
-            check(document)
+        errors.note(check, document)
     levels = (*document.levels, HOST_LEVEL)
     for level in document.links:
-        with errors:
-            check_known(level, levels, "level", ("links", level))
-    with errors:
-        check_pools(document)
+        errors.note(check_known, level, levels, "level", ("links", level))
+    errors.note(check_pools, document)
     errors.refuse()
     _check_wan(document)
 
@@ -157,29 +153,29 @@ def _check_tree(document: ClusterDocument) -> None:
     domains: dict[str, DomainEntry] = {}
     errors = Errors()
     for i, domain in enumerate(document.domains):
-        with errors:
-            check_known(domain.level, depth_of, "level", ("domains", i, "level"))
+        errors.note(check_known, domain.level, depth_of, "level", ("domains", i, "level"))
         other = domains.setdefault(domain.name, domain)
         if other is not domain:
             twice = other.level == domain.level and other.parent != domain.parent
-            with errors:
-                raise InvalidInputError(
+            errors.add(
+                InvalidInputError(
                     f"domain with two parents, {other.parent} and {domain.parent}; expected one"
                     if twice
                     else "domain given twice; expected each name once",
-                    path=("domains", i, "name"),
-                    value=domain.name,
+                    ("domains", i, "name"),
+                    domain.name,
                 )
+            )
     errors.refuse()
     for i, domain in enumerate(document.domains):
         depth = depth_of[domain.level]
         above = document.levels[depth - 1] if depth else None
-        with errors:
-            _check_parent(domain.parent, above, domains, ("domains", i, "parent"), domain.name)
+        errors.note(
+            _check_parent, domain.parent, above, domains, ("domains", i, "parent"), domain.name
+        )
     innermost = document.levels[-1] if document.levels else None
     for i, host in enumerate(document.hosts):
-        with errors:
-            _check_parent(host.parent, innermost, domains, ("hosts", i, "parent"))
+        errors.note(_check_parent, host.parent, innermost, domains, ("hosts", i, "parent"))
     errors.refuse()
 
 
@@ -196,9 +192,7 @@ def _check_parent(
             return
         problem = "no level lies above; expected no parent"
     elif parent is None:
-        raise InvalidInputError(
-            f"missing; expected a domain of level {level}", path=path, show_value=False
-        )
+        raise InvalidInputError(f"missing; expected a domain of level {level}", path)
     elif parent not in domains:
         problem = f"unknown domain; expected one of level {level}"
     elif domains[parent].level != level:
@@ -208,7 +202,7 @@ def _check_parent(
     if child is not None and _leads_back(child, parent, domains):
         problem = f"is inside {child} itself, a cycle; expected a tree"
     unknown = None if parent is None or parent in domains else (parent, domains)
-    raise InvalidInputError(problem, path=path, value=parent, unknown=unknown)
+    raise InvalidInputError(problem, path, parent, unknown=unknown)
 
 
 def _leads_back(child: str, parent: str | None, domains: Mapping[str, DomainEntry]) -> bool:
@@ -240,8 +234,7 @@ def _check_host_names(document: ClusterDocument) -> None:
                 problem = f"host {twice} given twice; expected each name once"
             names.update(expanded)
         if problem:
-            with errors:
-                raise InvalidInputError(problem, path=("hosts", i, "name"), value=entry.name)
+            errors.add(InvalidInputError(problem, ("hosts", i, "name"), entry.name))
     errors.refuse()
 
 
@@ -254,23 +247,20 @@ def _check_hardware(document: ClusterDocument) -> None:
                 check_known(entry.model, CATALOGUE, "host model", ("hosts", i, "model"))
             elif entry.gpus is None:
                 raise InvalidInputError(
-                    "missing; expected the number of GPUs, or a host model",
-                    path=("hosts", i, "gpus"),
-                    show_value=False,
+                    "missing; expected the number of GPUs, or a host model", ("hosts", i, "gpus")
                 )
             has = hardware(entry)
             if has.gpus and has.gpu_model is None:
                 raise InvalidInputError(
                     "missing; expected the model of the GPUs, or a host model",
-                    path=("hosts", i, "gpu_model"),
-                    show_value=False,
+                    ("hosts", i, "gpu_model"),
                 )
             total += ranges.size(entry.name) * has.gpus
             if total > MAX_GPUS:
                 raise InvalidInputError(
                     f"makes {total:,} GPUs; expected at most {MAX_GPUS:,} in all",
-                    path=("hosts", i, "gpus"),
-                    value=has.gpus,
+                    ("hosts", i, "gpus"),
+                    has.gpus,
                 )
     errors.refuse()
 
@@ -287,8 +277,8 @@ def _check_wan(document: ClusterDocument) -> None:
         if len(pair) < 2 or pair in pairs:
             raise InvalidInputError(
                 "expected two different domains, and each pair once",
-                path=("wan", i, "between"),
-                value=link.between,
+                ("wan", i, "between"),
+                link.between,
             )
         pairs.add(pair)
 
@@ -312,15 +302,13 @@ def check_host_sets(round_: Round, hosts: Collection[str]) -> None:
     if members > MAX_MEMBERS:
         raise InvalidInputError(
             f"stand for {members:,} hosts; expected at most {MAX_MEMBERS:,} in all sets",
-            path=("host_sets",),
-            show_value=False,
+            ("host_sets",),
         )
     errors = Errors()
     for name, entries in round_.host_sets.items():
         for m, entry in enumerate(entries):
             if entry not in hosts:  # a range, or unknown
-                with errors:
-                    known_hosts(entry, hosts, ("host_sets", name, m))
+                errors.note(known_hosts, entry, hosts, ("host_sets", name, m))
     errors.refuse()
 
 
@@ -347,8 +335,9 @@ def check_allowed_hosts(round_: Round, hosts: Collection[str]) -> None:
                             seen.add(name)
                 for m, name in enumerate(group.host_sets):
                     if name not in round_.host_sets:
-                        with errors:
-                            check_known(name, round_.host_sets, "host set", (*path, "host_sets", m))
+                        errors.note(
+                            check_known, name, round_.host_sets, "host set", (*path, "host_sets", m)
+                        )
     errors.refuse()
 
 
@@ -376,21 +365,18 @@ def check_arrangement(round_: Round) -> None:
                     raise InvalidInputError(
                         f"another job with the label {rule.label} has level "
                         f"{level_of[rule.label]}; expected one level for each label",
-                        path=path,
-                        value=rule.level,
+                        path,
+                        rule.level,
                     )
         for j, option in enumerate(job.options):
             if option.required is not None:
                 path = ("jobs", i, "options", j, "required")
-                with errors:
-                    check_known(option.required, levels, "level", path)
+                errors.note(check_known, option.required, levels, "level", path)
             for k, group in enumerate(option.groups):
                 asked = group.slices, group.apart, group.communication
                 if asked != (None, None, None):
-                    with errors:
-                        _check_group(group, levels, ("jobs", i, "options", j, "groups", k))
-            with errors:
-                _check_num_hosts(option, ("jobs", i, "options", j))
+                    errors.note(_check_group, group, levels, ("jobs", i, "options", j, "groups", k))
+            errors.note(_check_num_hosts, option, ("jobs", i, "options", j))
     errors.refuse()
 
 
@@ -401,8 +387,8 @@ def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
         if group.count % slices.size:
             raise InvalidInputError(
                 f"expected a divisor of the group's {group.count} tasks",
-                path=(*path, "slices", "size"),
-                value=slices.size,
+                (*path, "slices", "size"),
+                slices.size,
             )
     if group.apart is not None:
         check_known(group.apart.level, levels, "level", (*path, "apart", "level"))
@@ -411,8 +397,7 @@ def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
     if timed and (group.gpu < WHOLE_GPU or group.mig is not None):
         raise InvalidInputError(
             "given for tasks without a whole GPU; expected at least 1 GPU of each task",
-            path=(*path, "communication", "data_mib"),
-            show_value=False,
+            (*path, "communication", "data_mib"),
         )
 
 
@@ -438,14 +423,10 @@ def _within(asked: HostCount | None, fewest: int, most: int, path: Path) -> tupl
         return fewest, most
     if asked.min > most:
         raise InvalidInputError(
-            f"its tasks can be on {most} at most; expected no more",
-            path=(*path, "min"),
-            value=asked.min,
+            f"its tasks can be on {most} at most; expected no more", (*path, "min"), asked.min
         )
     if asked.max is not None and asked.max < fewest:
         raise InvalidInputError(
-            f"its tasks need {fewest} at least; expected no fewer",
-            path=(*path, "max"),
-            value=asked.max,
+            f"its tasks need {fewest} at least; expected no fewer", (*path, "max"), asked.max
         )
     return max(fewest, asked.min), min(most, asked.max or most)

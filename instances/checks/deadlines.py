@@ -28,10 +28,8 @@ def check_deadlines(round_: Round) -> None:
     """
     errors = Errors()
     for i, job in enumerate(round_.jobs):
-        with errors:
-            _check_job(job, round_.now, ("jobs", i, "deadline"))
-    with errors:
-        _check_models(round_)
+        errors.note(_check_job, job, round_.now, ("jobs", i, "deadline"))
+    errors.note(_check_models, round_)
     errors.refuse()
 
 
@@ -43,14 +41,13 @@ def _check_job(job: Job, now: int, path: Path) -> None:
         raise InvalidInputError(
             f"{len(deadline.paces)} paces; expected {len(job.options)}, one for each option, "
             "or none",
-            path=(*path, "paces"),
-            show_value=False,
+            (*path, "paces"),
         )
     if job.running is not None and deadline.ready is not None and deadline.ready > now:
         raise InvalidInputError(
             f"is later than now, and the job runs; expected at most {now}",
-            path=(*path, "ready"),
-            value=deadline.ready,
+            (*path, "ready"),
+            deadline.ready,
         )
 
 
@@ -68,8 +65,7 @@ def _check_models(round_: Round) -> None:
                         raise InvalidInputError(
                             f"overlaps with those of other jobs in more than {MAX_ROWS} ways; "
                             "expected models that fewer combinations cover",
-                            path=("jobs", i, "options", j, "groups", k, "gpu_models"),
-                            show_value=False,
+                            ("jobs", i, "options", j, "groups", k, "gpu_models"),
                         )
 
 
@@ -101,13 +97,12 @@ def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     if asking * round_.leases.horizon > MAX_CELLS:
         raise InvalidInputError(
             f"times {asking:,} jobs with deadlines; expected at most {MAX_CELLS:,} together",
-            path=("leases", "horizon"),
-            value=round_.leases.horizon,
+            ("leases", "horizon"),
+            round_.leases.horizon,
         )
     errors = Errors()
     for i, outage in enumerate(round_.leases.outages):
-        with errors:
-            known_hosts(outage.host, hosts, ("leases", "outages", i, "host"))
+        errors.note(known_hosts, outage.host, hosts, ("leases", "outages", i, "host"))
     errors.refuse()
     gone = unavailable_hosts(round_.leases, round_.now)
     for i, job in enumerate(round_.jobs if gone else ()):
@@ -118,8 +113,8 @@ def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                 raise InvalidInputError(
                     f"runs on host {task.host}, which is away in the current lease; expected a job "
                     "that may leave",
-                    path=("jobs", i, "running", "pinned"),
-                    value=True,
+                    ("jobs", i, "running", "pinned"),
+                    True,
                 )
 
 

@@ -34,17 +34,19 @@ def check_data(round_: Round) -> None:
     datasets = {dataset.name for dataset in round_.geo.datasets}
     errors = Errors()
     for i, job in enumerate(round_.jobs):
-        with errors:
-            _check_names(job.regions or (), regions, ("jobs", i, "regions"))
-        with errors:
-            check_unique(
-                (read.dataset for read in job.reads), "dataset", ("jobs", i, "reads"), ("dataset",)
-            )
+        errors.note(_check_names, job.regions or (), regions, ("jobs", i, "regions"))
+        errors.note(
+            check_unique,
+            (read.dataset for read in job.reads),
+            "dataset",
+            ("jobs", i, "reads"),
+            ("dataset",),
+        )
         for k, read in enumerate(job.reads):
-            with errors:
-                check_known(read.dataset, datasets, "dataset", ("jobs", i, "reads", k, "dataset"))
-        with errors:
-            _check_one_region(job, region_of, ("jobs", i, "running", "tasks"))
+            errors.note(
+                check_known, read.dataset, datasets, "dataset", ("jobs", i, "reads", k, "dataset")
+            )
+        errors.note(_check_one_region, job, region_of, ("jobs", i, "running", "tasks"))
     errors.refuse()
 
 
@@ -63,19 +65,15 @@ def check_geo(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     regions = _regions(round_.cluster, geo)
     _check_size(round_, regions)
     errors = Errors()
-    with errors:
-        _check_entries(round_, regions, hosts)
-    with errors:
-        _check_links(geo, regions)
-    with errors:
-        check_unique((dataset.name for dataset in geo.datasets), "dataset", ("geo", "datasets"))
+    errors.note(_check_entries, round_, regions, hosts)
+    errors.note(_check_links, geo, regions)
+    errors.note(
+        check_unique, (dataset.name for dataset in geo.datasets), "dataset", ("geo", "datasets")
+    )
     for i, dataset in enumerate(geo.datasets):
-        with errors:
-            _check_dataset(dataset, regions, ("geo", "datasets", i))
-    with errors:
-        _check_copying(geo, regions)
-    with errors:
-        _check_costs(round_, hosts)
+        errors.note(_check_dataset, dataset, regions, ("geo", "datasets", i))
+    errors.note(_check_copying, geo, regions)
+    errors.note(_check_costs, round_, hosts)
     errors.refuse()
 
 
@@ -86,9 +84,7 @@ def _regions(cluster: ClusterDocument, geo: Geo) -> frozenset[str]:
     regions = frozenset(domain.name for domain in cluster.domains if domain.level == geo.level)
     if len(regions) > MAX_REGIONS:
         raise InvalidInputError(
-            f"has {len(regions):,} domains; expected at most {MAX_REGIONS} regions",
-            path=path,
-            value=geo.level,
+            f"has {len(regions):,} domains; expected at most {MAX_REGIONS} regions", path, geo.level
         )
     return regions
 
@@ -112,11 +108,9 @@ def _region_of_hosts(round_: Round, regions: Collection[str]) -> Mapping[str, st
 def _check_names(names: Sequence[str], regions: Collection[str], path: Path) -> None:
     """Refuse a list of regions with an unknown one, or one twice."""
     errors = Errors()
-    with errors:
-        check_unique(names, "region", path, ())
+    errors.note(check_unique, names, "region", path, ())
     for k, name in enumerate(names):
-        with errors:
-            check_known(name, regions, "region", (*path, k))
+        errors.note(check_known, name, regions, "region", (*path, k))
     errors.refuse()
 
 
@@ -129,8 +123,8 @@ def _check_one_region(job: Job, region_of: Mapping[str, str], path: Path) -> Non
             raise InvalidInputError(
                 f"lies in region {region_of[task.host]}, and the first task in {first}; expected "
                 "all tasks of a job in one region",
-                path=(*path, k, "host"),
-                value=task.host,
+                (*path, k, "host"),
+                task.host,
             )
 
 
@@ -140,35 +134,28 @@ def _check_size(round_: Round, regions: Collection[str]) -> None:
         raise InvalidInputError(
             f"{count:,} jobs and datasets times {len(regions)} regions; "
             f"expected at most {MAX_CELLS:,} together",
-            path=("geo",),
-            show_value=False,
+            ("geo",),
         )
     reads = sum(len(job.reads) for job in round_.jobs)
     if reads > MAX_READS:
         raise InvalidInputError(
-            f"{reads:,} reads of all jobs together; expected at most {MAX_READS:,}",
-            path=("jobs",),
-            show_value=False,
+            f"{reads:,} reads of all jobs together; expected at most {MAX_READS:,}", ("jobs",)
         )
 
 
 def _check_entries(round_: Round, regions: Collection[str], hosts: Mapping[str, Hardware]) -> None:
     entries = round_.geo.regions
     errors = Errors()
-    with errors:
-        check_unique((entry.name for entry in entries), "region", ("geo", "regions"))
+    errors.note(check_unique, (entry.name for entry in entries), "region", ("geo", "regions"))
     models = {one.gpu_model for one in hosts.values() if one.gpu_model is not None}
     tenants = {tenant.name for tenant in round_.tenants}
     for i, entry in enumerate(entries):
         path: Path = ("geo", "regions", i)
-        with errors:
-            check_known(entry.name, regions, "region", (*path, "name"))
+        errors.note(check_known, entry.name, regions, "region", (*path, "name"))
         for model in entry.prices:
-            with errors:
-                check_known(model, models, "GPU model", (*path, "prices", model))
+            errors.note(check_known, model, models, "GPU model", (*path, "prices", model))
         for tenant in entry.quotas:
-            with errors:
-                check_known(tenant, tenants, "tenant", (*path, "quotas", tenant))
+            errors.note(check_known, tenant, tenants, "tenant", (*path, "quotas", tenant))
     errors.refuse()
 
 
@@ -177,10 +164,8 @@ def _check_links(geo: Geo, regions: Collection[str]) -> None:
     errors = Errors()
     for i, link in enumerate(geo.links):
         path: Path = ("geo", "links", i)
-        with errors:
-            check_known(link.source, regions, "region", (*path, "source"))
-        with errors:
-            check_known(link.target, regions, "region", (*path, "target"))
+        errors.note(check_known, link.source, regions, "region", (*path, "source"))
+        errors.note(check_known, link.target, regions, "region", (*path, "target"))
         if link.source == link.target:
             problem = "is where the link starts, too; expected another region"
         elif (link.source, link.target) in seen:
@@ -188,22 +173,18 @@ def _check_links(geo: Geo, regions: Collection[str]) -> None:
         else:
             seen.add((link.source, link.target))
             continue
-        with errors:
-            raise InvalidInputError(problem, path=(*path, "target"), value=link.target)
+        errors.add(InvalidInputError(problem, (*path, "target"), link.target))
     errors.refuse()
 
 
 def _check_dataset(dataset: Dataset, regions: Collection[str], path: Path) -> None:
     errors = Errors()
-    with errors:
-        _check_names(dataset.replicas, regions, (*path, "replicas"))
+    errors.note(_check_names, dataset.replicas, regions, (*path, "replicas"))
     if dataset.regions is not None:
-        with errors:
-            _check_names(dataset.regions, regions, (*path, "regions"))
+        errors.note(_check_names, dataset.regions, regions, (*path, "regions"))
     errors.refuse()
     for k, name in enumerate(dataset.replicas):
-        with errors:
-            _check_residency(name, dataset, (*path, "replicas", k))
+        errors.note(_check_residency, name, dataset, (*path, "replicas", k))
     errors.refuse()
 
 
@@ -211,9 +192,7 @@ def _check_residency(region: str, dataset: Dataset, path: Path) -> None:
     """Refuse a region that may not hold a dataset."""
     if dataset.regions is not None and region not in dataset.regions:
         raise InvalidInputError(
-            f"may not hold dataset {dataset.name}; expected one of its regions",
-            path=path,
-            value=region,
+            f"may not hold dataset {dataset.name}; expected one of its regions", path, region
         )
 
 
@@ -232,7 +211,7 @@ def _check_copying(geo: Geo, regions: Collection[str]) -> None:
             seen.add((copy.dataset, copy.region))
             _check_residency(copy.region, datasets[copy.dataset], (*path, "region"))
             continue
-        raise InvalidInputError(problem, path=(*path, "region"), value=copy.region)
+        raise InvalidInputError(problem, (*path, "region"), copy.region)
 
 
 def _check_costs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
@@ -259,9 +238,7 @@ def _check_prices(prices: Iterable[tuple[Path, int]], times: int, what: str) -> 
     for path, price in prices:
         if price * times > MAX_COST:
             raise InvalidInputError(
-                f"{what}; expected at most {MAX_COST:,} micro-dollars in all",
-                path=path,
-                value=price,
+                f"{what}; expected at most {MAX_COST:,} micro-dollars in all", path, price
             )
 
 

@@ -65,11 +65,9 @@ def check_caps_of_jobs(round_: Round) -> None:
     models = {name: frozenset(cap.gpus_by_model) for name, cap in round_.caps.items()}
     for i, job in enumerate(round_.jobs):
         for k, name in enumerate(job.preempts or ()):
-            with errors:
-                check_known(name, models, "cap", ("jobs", i, "preempts", k))
+            errors.note(check_known, name, models, "cap", ("jobs", i, "preempts", k))
         if job.caps:
-            with errors:
-                _check_job(job, i, models)
+            errors.note(_check_job, job, i, models)
     errors.refuse()
 
 
@@ -80,9 +78,7 @@ def _check_job(job: Job, index: int, models: dict[str, frozenset[str]]) -> None:
         with errors:
             check_known(name, models, "cap", path)
             if name in job.caps[:k]:
-                raise InvalidInputError(
-                    "cap given twice; expected each name once", path=path, value=name
-                )
+                raise InvalidInputError("cap given twice; expected each name once", path, name)
     errors.refuse()
     capped = frozenset[str]().union(*(models[name] for name in job.caps))
     for j, option in enumerate(job.options) if capped else ():
@@ -90,13 +86,13 @@ def _check_job(job: Job, index: int, models: dict[str, frozenset[str]]) -> None:
             may = None if group.gpu_models is None else frozenset(group.gpu_models)
             if group.gpu and (may is None or (len(may) > 1 and may & capped)):
                 name = next(n for n in job.caps if models[n] and (may is None or may & models[n]))
-                with errors:
-                    raise InvalidInputError(
+                errors.add(
+                    InvalidInputError(
                         f"several allowed, and cap {name} counts GPUs by model; expected one "
                         "in each task group, and an option for each model",
-                        path=("jobs", index, "options", j, "groups", k, "gpu_models"),
-                        show_value=False,
+                        ("jobs", index, "options", j, "groups", k, "gpu_models"),
                     )
+                )
     errors.refuse()
 
 
@@ -129,16 +125,14 @@ def check_cells(round_: Round) -> None:
         owned = round_.tenants[kind[0]].cells[kind[1]].count
         if bound[kind] > owned:
             raise InvalidInputError(
-                f"is one cell more than the tenant owns; expected at most {owned}",
-                path=("bindings", b),
-                show_value=False,
+                f"is one cell more than the tenant owns; expected at most {owned}", ("bindings", b)
             )
         for host in chains[kind].hosts(cell):
             if host in tenant_of:
                 raise InvalidInputError(
                     f"host {host} is in two cells that are bound; expected one",
-                    path=("bindings", b, "domain"),
-                    value=binding.domain,
+                    ("bindings", b, "domain"),
+                    binding.domain,
                 )
             tenant_of[host] = binding.tenant
     for index in guaranteed(round_):
@@ -148,8 +142,8 @@ def check_cells(round_: Round) -> None:
                 raise InvalidInputError(
                     f"host {task.host} is in no cell that is bound to tenant {job.tenant}; "
                     "expected a binding, or a job that is opportunistic",
-                    path=("jobs", index, "running", "tasks", k, "host"),
-                    value=task.host,
+                    ("jobs", index, "running", "tasks", k, "host"),
+                    task.host,
                 )
 
 
@@ -165,8 +159,8 @@ def _check_owned(round_: Round, chains: dict[EntryKey, HostChain]) -> None:
             raise InvalidInputError(
                 "with the cells of the tenants before, more than the cluster has; "
                 f"expected what {there[-1]} of level {chain.levels[-1]} hold",
-                path=("tenants", kind[0], "cells", kind[1], "count"),
-                value=entry.count,
+                ("tenants", kind[0], "cells", kind[1], "count"),
+                entry.count,
             )
 
 
@@ -183,6 +177,6 @@ def _check_labels(round_: Round) -> None:
         if j in mine and job.anti_affinity and len(owners[job.anti_affinity.label]) > 1:
             raise InvalidInputError(
                 "is the label of jobs outside the tenant's guarantee, too; expected one of its own",
-                path=("jobs", j, "anti_affinity", "label"),
-                value=job.anti_affinity.label,
+                ("jobs", j, "anti_affinity", "label"),
+                job.anti_affinity.label,
             )

@@ -83,9 +83,7 @@ def check_magnitudes(round_: Round) -> None:
 
 
 def _too_much(what: str, number: int, limit: int, path: Path) -> InvalidInputError:
-    return InvalidInputError(
-        f"{number:,} {what} in all; expected at most {limit:,}", path=path, show_value=False
-    )
+    return InvalidInputError(f"{number:,} {what} in all; expected at most {limit:,}", path)
 
 
 def _is_small(job: Job, now: int, factor: int) -> bool:

@@ -105,6 +105,4 @@ def _refuse(errors: Iterable[InvalidInputError]) -> None:
 
 def _refused(round_: Round, path: Path, expected: str) -> InvalidInputError:
     policy = round_.policy.formulation
-    return InvalidInputError(
-        f"not used by policy {policy!r}; {expected}", path=path, show_value=False
-    )
+    return InvalidInputError(f"not used by policy {policy!r}; {expected}", path)

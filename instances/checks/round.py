@@ -49,24 +49,21 @@ def _check_times(round_: Round) -> None:
                 raise InvalidInputError(
                     f"values of jobs times it are too large; expected at most {MAX_EACH:,} of one "
                     f"job and {MAX_TOTAL:,} of all",
-                    path=("policy", "aging", "limit"),
-                    value=round_.policy.aging.limit,
+                    ("policy", "aging", "limit"),
+                    round_.policy.aging.limit,
                 )
 
 
 def _check_past(moment: int | None, now: int, path: Path) -> None:
     if moment is not None and moment > now:
-        raise InvalidInputError(
-            f"is later than now; expected at most {now}", path=path, value=moment
-        )
+        raise InvalidInputError(f"is later than now; expected at most {now}", path, moment)
 
 
 def _check_sections(round_: Round, hosts: Mapping[str, Hardware]) -> None:
     """Refuse maintenance of unknown hosts, and cells beside what makes jobs wait."""
     errors = Errors()
     for i, outage in enumerate(round_.maintenance):
-        with errors:
-            known_hosts(outage.host, hosts, ("maintenance", i, "host"))
+        errors.note(known_hosts, outage.host, hosts, ("maintenance", i, "host"))
     errors.refuse()
     if not any(tenant.cells for tenant in round_.tenants):
         return
@@ -86,7 +83,7 @@ def _check_sections(round_: Round, hosts: Mapping[str, Hardware]) -> None:
 
 def _beside_cells(path: Path) -> InvalidInputError:
     problem = "not used where tenants own cells; expected none"
-    return InvalidInputError(problem, path=path, show_value=False)
+    return InvalidInputError(problem, path)
 
 
 GANG_CHECKS = PolicyChecks(_check_times, _check_sections)
@@ -135,21 +132,15 @@ def check_round(round_: Round) -> None:
     except InvalidInputError as error:
         raise error.under("cluster") from None
     errors = Errors()
-    with errors:
-        check_unique((tenant.name for tenant in round_.tenants), "tenant", ("tenants",))
-    with errors:
-        check_unique((job.name for job in round_.jobs), "job", ("jobs",))
+    errors.note(check_unique, (tenant.name for tenant in round_.tenants), "tenant", ("tenants",))
+    errors.note(check_unique, (job.name for job in round_.jobs), "job", ("jobs",))
     levels = (*round_.cluster.levels, HOST_LEVEL)
     for level in round_.policy.spread_weights or ():
-        with errors:
-            check_known(level, levels, "level", ("policy", "spread_weights", level))
+        errors.note(check_known, level, levels, "level", ("policy", "spread_weights", level))
     hosts = hosts_by_name(round_.cluster)
-    with errors:
-        check_host_sets(round_, hosts)
-    with errors:
-        check_jobs(round_, hosts)
-    with errors:
-        check_limits(round_, hosts)
+    errors.note(check_host_sets, round_, hosts)
+    errors.note(check_jobs, round_, hosts)
+    errors.note(check_limits, round_, hosts)
     errors.refuse()
     check_cells(round_)
     trusted(round_)
@@ -166,22 +157,15 @@ def check_jobs(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         From `hosts_by_name`.
     """
     errors = Errors()
-    with errors:
-        _check_names(round_, (*round_.cluster.levels, HOST_LEVEL))
-    with errors:
-        check_allowed_hosts(round_, hosts)
-    with errors:
-        check_arrangement(round_)
-    with errors:
-        check_caps_of_jobs(round_)
-    with errors:
-        check_uses(round_)
-    with errors:
-        check_job_fields(round_)
+    errors.note(_check_names, round_, (*round_.cluster.levels, HOST_LEVEL))
+    errors.note(check_allowed_hosts, round_, hosts)
+    errors.note(check_arrangement, round_)
+    errors.note(check_caps_of_jobs, round_)
+    errors.note(check_uses, round_)
+    errors.note(check_job_fields, round_)
     with errors:
         check_running(round_, hosts)
-        with errors:
-            CHECKS[round_.policy.formulation].jobs(round_)
+        errors.note(CHECKS[round_.policy.formulation].jobs, round_)
         check_magnitudes(round_)
     errors.refuse()
 
@@ -196,19 +180,15 @@ def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         if "contention" in round_.policy.terms and not round_.cluster.links:
             raise InvalidInputError(
                 "missing; expected links, whose load the term contention counts",
-                path=("cluster", "links"),
-                show_value=False,
+                ("cluster", "links"),
             )
-    with errors:
-        CHECKS[round_.policy.formulation].sections(round_, hosts)
-    with errors:
-        _check_quotas(round_)
-    with errors:
-        _check_reservations(round_, hosts)
+    errors.note(CHECKS[round_.policy.formulation].sections, round_, hosts)
+    errors.note(_check_quotas, round_)
+    errors.note(_check_reservations, round_, hosts)
     with errors:
         if "share" in round_.policy.terms and not round_.tenants:
             problem = "missing; expected the tenants that the term share counts"
-            raise InvalidInputError(problem, path=("tenants",), show_value=False)
+            raise InvalidInputError(problem, ("tenants",))
     errors.refuse()
 
 
@@ -228,22 +208,21 @@ def _check_names(round_: Round, levels: Collection[str]) -> None:
     errors = Errors()
     for i, job in enumerate(round_.jobs):
         if job.tenant is not None and job.tenant not in tenants:
-            with errors:
-                check_known(job.tenant, tenants, "tenant", ("jobs", i, "tenant"))
+            errors.note(check_known, job.tenant, tenants, "tenant", ("jobs", i, "tenant"))
         for j, option in enumerate(job.options):
             for k, group in enumerate(option.groups):
                 if group.gpu_models is None and group.required is None and group.preferred is None:
                     continue
                 path: Path = ("jobs", i, "options", j, "groups", k)
                 for m, model in enumerate(group.gpu_models or ()):
-                    with errors:
-                        check_known(model, gpu_models, "GPU model", (*path, "gpu_models", m))
+                    errors.note(
+                        check_known, model, gpu_models, "GPU model", (*path, "gpu_models", m)
+                    )
                 with errors:
                     if group.required is not None:
                         check_known(group.required, levels, "level", (*path, "required"))
                 for m, level in enumerate(group.preferred or ()):
-                    with errors:
-                        check_known(level, levels, "level", (*path, "preferred", m))
+                    errors.note(check_known, level, levels, "level", (*path, "preferred", m))
     errors.refuse()
 
 
@@ -258,21 +237,17 @@ def _check_quotas(round_: Round) -> None:
                 resources.update(group.resources)
     resources.update(CORE_RESOURCES)
     errors = Errors()
-    with errors:
-        check_caps(round_, resources)
+    errors.note(check_caps, round_, resources)
     for i, tenant in enumerate(round_.tenants):
         for name in tenant.quota:
-            with errors:
-                check_known(name, resources, "resource", ("tenants", i, "quota", name))
+            errors.note(check_known, name, resources, "resource", ("tenants", i, "quota", name))
         for name, amount in tenant.guarantee.items():
             path: Path = ("tenants", i, "guarantee", name)
             with errors:
                 check_known(name, resources, "resource", path)
                 if amount > tenant.quota.get(name, amount):
                     raise InvalidInputError(
-                        f"expected at most the tenant's quota, {tenant.quota[name]}",
-                        path=path,
-                        value=amount,
+                        f"expected at most the tenant's quota, {tenant.quota[name]}", path, amount
                     )
     errors.refuse()
 
@@ -286,8 +261,8 @@ def _check_reservations(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     if gpu >= hosts[name].gpus:
                         raise InvalidInputError(
                             f"expected a GPU of host {name}, which has {hosts[name].gpus} (from 0)",
-                            path=("reservations", i, "gpus", k),
-                            value=gpu,
+                            ("reservations", i, "gpus", k),
+                            gpu,
                         )
     errors.refuse()
 
@@ -295,13 +270,11 @@ def _check_reservations(round_: Round, hosts: Mapping[str, Hardware]) -> None:
 def _check_policy(policy: Policy, hosts: Mapping[str, Hardware], levels: Collection[str]) -> None:
     errors = Errors()
     for i, name in enumerate(policy.vacate):
-        with errors:
-            known_hosts(name, hosts, ("policy", "vacate", i))
+        errors.note(known_hosts, name, hosts, ("policy", "vacate", i))
     with errors:
         if policy.freeing is not None:
             check_known(policy.freeing.level, levels, "level", ("policy", "freeing", "level"))
-    with errors:
-        _check_mix(policy, hosts)
+    errors.note(_check_mix, policy, hosts)
     for term, field, given in (
         ("remaining", "vacate", bool(policy.vacate)),
         ("freed", "freeing", policy.freeing is not None),
@@ -313,8 +286,7 @@ def _check_policy(policy: Policy, hosts: Mapping[str, Hardware], levels: Collect
             if given
             else f"missing; expected what the term {term} counts"
         )
-        with errors:
-            raise InvalidInputError(problem, path=("policy", field), show_value=False)
+        errors.add(InvalidInputError(problem, ("policy", field)))
     errors.refuse()
 
 
@@ -323,16 +295,15 @@ def _check_mix(policy: Policy, hosts: Mapping[str, Hardware]) -> None:
         return
     if "stranded" not in policy.terms:
         raise InvalidInputError(
-            "given without the term stranded; expected stranded in policy.terms",
-            path=("policy", "mix"),
-            show_value=False,
+            "given without the term stranded; expected stranded in policy.terms", ("policy", "mix")
         )
     known = {one.gpu_model for one in hosts.values() if one.gpu_model is not None}
     errors = Errors()
     for i, kind in enumerate(policy.mix):
         for m, model in enumerate(kind.gpu_models or ()):
-            with errors:
-                check_known(model, known, "GPU model", ("policy", "mix", i, "gpu_models", m))
+            errors.note(
+                check_known, model, known, "GPU model", ("policy", "mix", i, "gpu_models", m)
+            )
     errors.refuse()
 
 
@@ -351,7 +322,7 @@ def checked(round_: Round) -> Round:
     """
     if not isinstance(round_, Round):
         expected, given = "expected a Round, as loaders return it", type(round_).__name__
-        raise InvalidInputError(expected, path=("round",), value=given)
+        raise InvalidInputError(expected, ("round",), given)
     if round_.invalid:
         return with_invalid_jobs(round_)
     check_round(round_)

@@ -59,16 +59,15 @@ def check_parts(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                 raise InvalidInputError(
                     f"two slices of GPU {gpu[1]} of host {gpu[0]} {what}; "
                     "expected slices that can be on one GPU",
-                    path=(*path, "slot"),
-                    value=task.slot,
+                    (*path, "slot"),
+                    task.slot,
                 )
         slices[gpu].append((kind, task.slot or 0))
     for gpu in slices:
         if gpu in others:
             raise InvalidInputError(
                 f"GPU {gpu[1]} of host {gpu[0]} holds MIG slices; expected a GPU without any",
-                path=(*others[gpu], "gpus"),
-                show_value=False,
+                (*others[gpu], "gpus"),
             )
 
 
@@ -105,9 +104,7 @@ def _kind(task: Task, profile: str, host: Hardware, path: Path) -> Slice:
     if profile not in profiles:
         known = f"one of {', '.join(profiles)}" if profiles else "a host whose GPUs can be cut"
         raise InvalidInputError(
-            f"has no MIG profile {profile}; expected {known}",
-            path=(*path, "host"),
-            value=task.host,
+            f"has no MIG profile {profile}; expected {known}", (*path, "host"), task.host
         )
     kind = SLICES[profiles[profile]]
     if task.slot not in kind.starts:
@@ -133,8 +130,8 @@ def _hold_memory(
             raise InvalidInputError(
                 f"running tasks hold {memory_in_gi(held[key])} of this GPU of host {task.host}, "
                 f"which has {has}; expected no more than it has",
-                path=(*path, "gpus", k),
-                value=gpu,
+                (*path, "gpus", k),
+                gpu,
             )
 
 
@@ -171,22 +168,20 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
             if job.running.option >= len(job.options):
                 raise InvalidInputError(
                     f"expected the index of an option, at most {len(job.options) - 1}",
-                    path=(*path, "option"),
-                    value=job.running.option,
+                    (*path, "option"),
+                    job.running.option,
                 )
             checkpoint = job.running.checkpoint
             if checkpoint is not None and checkpoint > round_.now:
                 raise InvalidInputError(
                     f"is later than now; expected at most {round_.now}",
-                    path=(*path, "checkpoint"),
-                    value=checkpoint,
+                    (*path, "checkpoint"),
+                    checkpoint,
                 )
             started = job.running.started
             if started is not None and started > round_.now:
                 raise InvalidInputError(
-                    f"is later than now; expected at most {round_.now}",
-                    path=(*path, "started"),
-                    value=started,
+                    f"is later than now; expected at most {round_.now}", (*path, "started"), started
                 )
             option = job.options[job.running.option]
             _check_tasks(job.running, option, path)
@@ -197,8 +192,8 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                 if host is None:
                     raise InvalidInputError(
                         "unknown host; expected a host of the cluster",
-                        path=(*task_path, "host"),
-                        value=task.host,
+                        (*task_path, "host"),
+                        task.host,
                         unknown=(task.host, hosts),
                     )
                 _check_gpus(task, group, host, task_path)
@@ -217,23 +212,21 @@ def _check_tasks(running: Running, option: Option, path: Path) -> None:
         if task.group >= len(option.groups):
             raise InvalidInputError(
                 f"expected the index of a task group, at most {len(option.groups) - 1}",
-                path=(*path, "tasks", j, "group"),
-                value=task.group,
+                (*path, "tasks", j, "group"),
+                task.group,
             )
         count = option.groups[task.group].count
         if task.index >= count or (task.group, task.index) in seen:
             raise InvalidInputError(
                 f"expected each of 0 to {count - 1} once in group {task.group}",
-                path=(*path, "tasks", j, "index"),
-                value=task.index,
+                (*path, "tasks", j, "index"),
+                task.index,
             )
         seen.add((task.group, task.index))
     expected = sum(group.count for group in option.groups)
     if len(seen) < expected:
         raise InvalidInputError(
-            f"{len(seen)} tasks; expected all {expected} of the option",
-            path=(*path, "tasks"),
-            show_value=False,
+            f"{len(seen)} tasks; expected all {expected} of the option", (*path, "tasks")
         )
 
 
@@ -241,26 +234,24 @@ def _check_gpus(task: Task, group: TaskGroup, host: Hardware, path: Path) -> Non
     if group.gpu_models is not None and host.gpu_model not in group.gpu_models:
         raise InvalidInputError(
             f"has GPU model {host.gpu_model}; expected {' or '.join(group.gpu_models)}",
-            path=(*path, "host"),
-            value=task.host,
+            (*path, "host"),
+            task.host,
         )
     asked = -(-group.gpu // WHOLE_GPU)
     if len(task.gpus) != asked or len(set(task.gpus)) != asked:
         raise InvalidInputError(
-            f"expected {asked} different GPU indices", path=(*path, "gpus"), value=task.gpus
+            f"expected {asked} different GPU indices", (*path, "gpus"), task.gpus
         )
     if task.slot is not None and group.mig is None:
         raise InvalidInputError(
-            "given for a task that asks for no MIG slice; expected none",
-            path=(*path, "slot"),
-            value=task.slot,
+            "given for a task that asks for no MIG slice; expected none", (*path, "slot"), task.slot
         )
     for k, gpu in enumerate(task.gpus):
         if gpu >= host.gpus:
             raise InvalidInputError(
                 f"expected a GPU of host {task.host}, which has {host.gpus} (from 0)",
-                path=(*path, "gpus", k),
-                value=gpu,
+                (*path, "gpus", k),
+                gpu,
             )
 
 
@@ -273,8 +264,8 @@ def _hold(task: Task, group: TaskGroup, host: Hardware, held: dict[str, int], pa
             raise InvalidInputError(
                 f"running tasks hold {amount_text(resource, total)} there; "
                 f"expected at most {amount_text(resource, capacity)}",
-                path=(*path, "host"),
-                value=task.host,
+                (*path, "host"),
+                task.host,
             )
         held[resource] = total
 
@@ -288,8 +279,8 @@ def _hold_gpus(task: Task, group: TaskGroup, held: dict[int, int], path: Path) -
             raise InvalidInputError(
                 f"running tasks hold {amount_text('gpu', total)} on this GPU of host {task.host}; "
                 "expected at most 1",
-                path=(*path, "gpus", k),
-                value=gpu,
+                (*path, "gpus", k),
+                gpu,
             )
         held[gpu] = total
 
@@ -318,8 +309,7 @@ def _check_groups(round_: Round) -> None:
             raise InvalidInputError(
                 f"runs on the GPUs of {len(jobs) - 1} others; expected at most {most} jobs in a "
                 "group",
-                path=("jobs", jobs[most], "running"),
-                show_value=False,
+                ("jobs", jobs[most], "running"),
             )
 
 
@@ -350,14 +340,12 @@ def check_profiles(round_: Round) -> None:
                 raise InvalidInputError(
                     f"{len(job.profile.stages)} stages; "
                     f"expected {len(resources)}: {', '.join(resources)}",
-                    path=("jobs", i, "profile", "stages"),
-                    show_value=False,
+                    ("jobs", i, "profile", "stages"),
                 )
             if not job.options[0].milli_gpu:
                 raise InvalidInputError(
                     "given for a job without GPUs; expected a first option with some",
-                    path=("jobs", i, "profile"),
-                    show_value=False,
+                    ("jobs", i, "profile"),
                 )
     errors.refuse()
 
@@ -389,8 +377,8 @@ def _check_conflicts(round_: Round) -> None:
                 if _takes_shares(jobs[name]):
                     raise InvalidInputError(
                         "is a job that asks for parts of GPUs; expected jobs of whole GPUs",
-                        path=path,
-                        value=name,
+                        path,
+                        name,
                     )
     errors.refuse()
     for i, job in enumerate(round_.jobs if sharing.correlation is not None else ()):
@@ -398,8 +386,7 @@ def _check_conflicts(round_: Round) -> None:
             raise InvalidInputError(
                 "given for a job that asks for parts of GPUs; expected whole GPUs, or no "
                 "correlation",
-                path=("jobs", i, "profile", "load"),
-                show_value=False,
+                ("jobs", i, "profile", "load"),
             )
 
 
@@ -414,8 +401,7 @@ def _check_series(round_: Round) -> None:
             raise InvalidInputError(
                 f"given for more than {MAX_LOADS:,} jobs; expected that many at most, or no "
                 "correlation",
-                path=("jobs", i, "profile", "load"),
-                show_value=False,
+                ("jobs", i, "profile", "load"),
             )
         for field, series in (("load", job.profile.load), ("memory", job.profile.memory)):
             samples += len(series)
@@ -423,8 +409,7 @@ def _check_series(round_: Round) -> None:
                 raise InvalidInputError(
                     f"more than {MAX_SAMPLES:,} samples together with the jobs before; expected "
                     "shorter series",
-                    path=("jobs", i, "profile", field),
-                    show_value=False,
+                    ("jobs", i, "profile", field),
                 )
 
 

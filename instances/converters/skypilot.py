@@ -44,7 +44,7 @@ def read_skypilot(file: str | os.PathLike[str]) -> Job:
         raise error.inside(name) from None
     except ValidationError as error:
         raise InvalidInputError(
-            f"expected a task that can be a job: {error.errors()[0]['msg']}", file=name
+            f"expected a task that can be a job: {error.errors()[0]['msg']}", value=None, file=name
         ) from None
 
 

@@ -124,19 +124,17 @@ class _Tree:
             value = getattr(entry, name)
             if value is not None and value not in known:
                 raise InvalidInputError(
-                    f"unknown {what}; expected one of the cluster", path=(*path, name), value=value
+                    f"unknown {what}; expected one of the cluster", (*path, name), value
                 )
         if entry.within is not None and self.depth[entry.within] > self.levels.index(entry.level):
             raise InvalidInputError(
                 f"lies inside a cell; expected a domain of level {entry.level} or above",
-                path=(*path, "within"),
-                value=entry.within,
+                (*path, "within"),
+                entry.within,
             )
         if entry.gpu_model is None and len(self.models) != 1:
             raise InvalidInputError(
-                f"missing; expected one of {', '.join(self.models)}",
-                path=(*path, "gpu_model"),
-                show_value=False,
+                f"missing; expected one of {', '.join(self.models)}", (*path, "gpu_model")
             )
         return entry.gpu_model or self.models[0], entry.within
 
@@ -165,9 +163,7 @@ class _Tree:
         for root in taken:
             roots.pop(root, None)
         if not roots:
-            raise InvalidInputError(
-                "no cells; expected hosts of the GPU model", path=path, show_value=False
-            )
+            raise InvalidInputError("no cells; expected hosts of the GPU model", path)
         levels = self.levels[top:][::-1]
         names: list[tuple[str, ...]] = [tuple(roots)]
         children: list[int] = []
@@ -192,8 +188,7 @@ def _same(domains: Sequence[str], sizes: Sequence[int], of: str, path: Path) -> 
             raise InvalidInputError(
                 f"{domains[0]} has {sizes[0]} of level {of} and {domain} has {size}; "
                 "expected cells that are alike (or `within`)",
-                path=path,
-                show_value=False,
+                path,
             )
     return sizes[0]
 
@@ -221,8 +216,8 @@ def bindings_in_use(
         if binding.cell >= len(cells):
             raise InvalidInputError(
                 f"expected an index of the tenant's cells, of which there are {len(cells)}",
-                path=(*path, "cell"),
-                value=binding.cell,
+                (*path, "cell"),
+                binding.cell,
             )
         kind, level = (t, binding.cell), cells[binding.cell].level
         cell = chains[kind].cell(level, binding.domain)
@@ -230,8 +225,8 @@ def bindings_in_use(
             raise InvalidInputError(
                 f"expected a domain of level {level} in the chain of tenants[{t}].cells"
                 f"[{binding.cell}]",
-                path=(*path, "domain"),
-                value=binding.domain,
+                (*path, "domain"),
+                binding.domain,
             )
         if any((binding.tenant, host) in used for host in chains[kind].hosts(cell)):
             yield b, kind, cell

@@ -29,9 +29,7 @@ def check_unique(names: Iterable[str], what: str, path: Path, last: Path = ("nam
         if name in seen:
             errors.append(
                 InvalidInputError(
-                    f"{what} given twice; expected each name once",
-                    path=(*path, i, *last),
-                    value=name,
+                    f"{what} given twice; expected each name once", (*path, i, *last), name
                 )
             )
         seen.add(name)
@@ -52,9 +50,7 @@ def check_known(name: str, known: Collection[str], what: str, path: Path) -> Non
     shown = sorted(known)[:MAX_SHOWN]
     more = ", ..." if len(known) > len(shown) else ""
     expected = f"expected {' or '.join(shown)}{more}" if shown else "expected none: there are none"
-    raise InvalidInputError(
-        f"unknown {what}; {expected}", path=path, value=name, unknown=(name, known)
-    )
+    raise InvalidInputError(f"unknown {what}; {expected}", path, name, unknown=(name, known))
 
 
 def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
@@ -79,11 +75,11 @@ def known_hosts(name: str, hosts: Collection[str], path: Path) -> list[str]:
             return expanded
         raise InvalidInputError(
             f"unknown host {unknown}; expected hosts of the cluster",
-            path=path,
-            value=name,
+            path,
+            name,
             unknown=(unknown, hosts),
         )
-    raise InvalidInputError(problem, path=path, value=name)
+    raise InvalidInputError(problem, path, name)
 
 
 # Allowed hosts: what the lists and named sets of task groups stand for.

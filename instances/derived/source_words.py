@@ -267,7 +267,7 @@ def check_in_round(round_: Round, name: str, path: Path) -> list[Job]:
     left = left_out_called(round_, name)
     if left:
         raise InvalidInputError(
-            f"is not in the round: {whys(left)}; expected a job of the round", path=path, value=name
+            f"is not in the round: {whys(left)}; expected a job of the round", path, name
         )
     check_known(name, {job.name for job in round_.jobs}, "job", path)
     return []

@@ -36,9 +36,7 @@ class HostCount(Document):
     @model_validator(mode="after")
     def _in_order(self) -> HostCount:
         if self.max is not None and self.max < self.min:
-            raise InvalidInputError(
-                f"expected at least the min {self.min}", path=("max",), value=self.max
-            )
+            raise InvalidInputError(f"expected at least the min {self.min}", ("max",), self.max)
         return self
 
 

@@ -55,9 +55,7 @@ class Pace(Document):
         for i, ((low, _), (high, _)) in enumerate(pairwise(self.spanning)):
             if low >= high:
                 raise InvalidInputError(
-                    f"expected more than {low}, as hosts ascend",
-                    path=("spanning", i + 1, 0),
-                    value=high,
+                    f"expected more than {low}, as hosts ascend", ("spanning", i + 1, 0), high
                 )
         return self
 
@@ -91,14 +89,14 @@ class Deadline(Document):
             if second.at <= first.at:
                 raise InvalidInputError(
                     f"expected more than {first.at}, as due times ascend",
-                    path=("due", i + 1, "at"),
-                    value=second.at,
+                    ("due", i + 1, "at"),
+                    second.at,
                 )
             if second.value >= first.value:
                 raise InvalidInputError(
                     f"expected less than {first.value}, as values fall",
-                    path=("due", i + 1, "value"),
-                    value=second.value,
+                    ("due", i + 1, "value"),
+                    second.value,
                 )
         return self
 

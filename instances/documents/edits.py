@@ -89,9 +89,7 @@ class AddEdit(Document):
             )
         if self.host_sets and not self.hosts:
             raise InvalidInputError(
-                "given without hosts; expected hosts that are to be in these sets",
-                path=("host_sets",),
-                show_value=False,
+                "given without hosts; expected hosts that are to be in these sets", ("host_sets",)
             )
         return self
 
@@ -148,12 +146,10 @@ class PoolEdit(Document):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if sum(one is not None for one in (self.to, self.more, self.less)) != 1:
-            raise InvalidInputError("expected exactly one of to, more and less", show_value=False)
+            raise InvalidInputError("expected exactly one of to, more and less")
         if self.domains and self.level is None:
             raise InvalidInputError(
-                "given without a level; expected the level of these domains",
-                path=("domains",),
-                show_value=False,
+                "given without a level; expected the level of these domains", ("domains",)
             )
         _refuse_repeated(self.domains, "domain")
         return self
@@ -216,14 +212,12 @@ class JobEdit(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.model_fields_set - {"option", "group"}:
-            raise InvalidInputError("empty; expected what changes", show_value=False)
+            raise InvalidInputError("empty; expected what changes")
         _refuse_repeated(self.without, "field")
         for name in self.without:
             if getattr(self, name, None) is not None:
                 raise InvalidInputError(
-                    "given although the job is to be without it; expected one of the two",
-                    path=(name,),
-                    show_value=False,
+                    "given although the job is to be without it; expected one of the two", (name,)
                 )
         for one, other in (
             ("regions", "add_regions"),
@@ -231,9 +225,7 @@ class JobEdit(Document):
             ("host_sets", "drop_host_sets"),
         ):
             if getattr(self, one) is not None and getattr(self, other):
-                raise InvalidInputError(
-                    f"given beside {one}; expected one of the two", path=(other,), show_value=False
-                )
+                raise InvalidInputError(f"given beside {one}; expected one of the two", (other,))
         return self
 
 
@@ -285,7 +277,7 @@ class Edit(Document):
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
             what = f"{' and '.join(given)} in one edit" if given else "empty"
-            raise InvalidInputError(f"{what}; expected exactly one change", show_value=False)
+            raise InvalidInputError(f"{what}; expected exactly one change")
         return self
 
     @property
@@ -311,7 +303,5 @@ def _refuse_repeated(names: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InvalidInputError(
-                f"{what} {name!r} given twice; expected each once", show_value=False
-            )
+            raise InvalidInputError(f"{what} {name!r} given twice; expected each once")
         seen.add(name)

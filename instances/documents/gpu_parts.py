@@ -27,7 +27,7 @@ def with_gpu_of_profile(raw: Any) -> Any:
         return _sliced(raw, profile)
     if not is_zero(raw.get(_MEMORY, 0)) and is_zero(raw.get(_GPU)):
         raise InvalidInputError(
-            "given for a task without GPUs; expected 0", path=(_MEMORY,), value=raw[_MEMORY]
+            "given for a task without GPUs; expected 0", (_MEMORY,), raw[_MEMORY]
         )
     return raw
 
@@ -35,23 +35,19 @@ def with_gpu_of_profile(raw: Any) -> Any:
 def _sliced(raw: dict[str, Any], profile: str) -> dict[str, Any]:
     if profile not in PROFILES:
         raise InvalidInputError(
-            f"unknown MIG profile; expected one of {', '.join(PROFILES)}",
-            path=(_MIG,),
-            value=profile,
+            f"unknown MIG profile; expected one of {', '.join(PROFILES)}", (_MIG,), profile
         )
     share = whole_units(milli_of(profile))
     decimal = milli_of(profile) / WHOLE_GPU
     if raw.get(_GPU, share) not in (share, decimal, str(decimal)):
         raise InvalidInputError(
-            f"given beside mig; expected none, or the {share} of {profile}",
-            path=(_GPU,),
-            value=raw[_GPU],
+            f"given beside mig; expected none, or the {share} of {profile}", (_GPU,), raw[_GPU]
         )
     if not is_zero(raw.get(_MEMORY, 0)):
         raise InvalidInputError(
             f"given beside mig; expected none, as {profile} has a memory of its own",
-            path=(_MEMORY,),
-            value=raw[_MEMORY],
+            (_MEMORY,),
+            raw[_MEMORY],
         )
     return {**raw, _GPU: share}
 

@@ -32,9 +32,7 @@ class Outage(Document):
     @model_validator(mode="after")
     def _forwards(self) -> Outage:
         if self.start is not None and self.end is not None and self.end <= self.start:
-            raise InvalidInputError(
-                f"expected more than start, {self.start}", path=("end",), value=self.end
-            )
+            raise InvalidInputError(f"expected more than start, {self.start}", ("end",), self.end)
         return self
 
 

@@ -279,7 +279,8 @@ class Certificate(Document):
         if raw["sums"]:
             raise InvalidInputError(
                 "sums of terms are no longer part of a certificate; solve the round again",
-                path=("sums",),
+                ("sums",),
+                None,
             )
         return {name: value for name, value in raw.items() if name != "sums"}
 

@@ -233,15 +233,15 @@ class Policy(Document):
                 names = f"{', '.join(others)} or {last}" if others else last
                 raise InvalidInputError(
                     f"is not for policy {self.formulation!r}; expected {first}{names}",
-                    path=("terms", i),
-                    value=term,
+                    ("terms", i),
+                    term,
                 )
         if self.priority not in self.spec.priorities:
             raise InvalidInputError(
                 f"is not for policy {self.formulation!r} yet; "
                 f"expected {' or '.join(self.spec.priorities)}",
-                path=("priority",),
-                value=self.priority,
+                ("priority",),
+                self.priority,
             )
         return self
 

@@ -54,28 +54,24 @@ class Sensitivity(Document):
                 if low >= high:
                     raise InvalidInputError(
                         f"expected more than {written(low)}, as entries ascend",
-                        path=(field, i + 1),
-                        value=written(high),
+                        (field, i + 1),
+                        written(high),
                     )
         rows, columns = len(self.cores), len(self.memory)
         if rows * columns > MAX_POINTS:
             raise InvalidInputError(
-                f"{rows} * {columns} points; expected at most {MAX_POINTS}",
-                path=("speeds",),
-                show_value=False,
+                f"{rows} * {columns} points; expected at most {MAX_POINTS}", ("speeds",)
             )
         if len(self.speeds) != rows:
             raise InvalidInputError(
                 f"{len(self.speeds)} rows; expected {rows}, one for each entry of cores",
-                path=("speeds",),
-                show_value=False,
+                ("speeds",),
             )
         for i, row in enumerate(self.speeds):
             if len(row) != columns:
                 raise InvalidInputError(
                     f"{len(row)} speeds; expected {columns}, one for each entry of memory",
-                    path=("speeds", i),
-                    show_value=False,
+                    ("speeds", i),
                 )
         return self
 
@@ -110,13 +106,11 @@ class Profile(Document):
     def _some_stage(self) -> Profile:
         total = sum(self.stages)
         if not total:
-            raise InvalidInputError(
-                "expected some stage above 0", path=("stages",), value=list(self.stages)
-            )
+            raise InvalidInputError("expected some stage above 0", ("stages",), list(self.stages))
         if self.iteration is not None and self.iteration > 10 * total:
             raise InvalidInputError(
                 f"expected at most ten times the sum of the stages, {10 * total}",
-                path=("iteration",),
-                value=self.iteration,
+                ("iteration",),
+                self.iteration,
             )
         return self

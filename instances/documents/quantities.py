@@ -181,7 +181,7 @@ def _amounts(raw: Any) -> Any:
             try:
                 amounts[name] = read_amount(name, raw[name])
             except ValueError as error:
-                raise InvalidInputError(str(error), path=(name,), value=raw[name]) from None
+                raise InvalidInputError(str(error), (name,), raw[name]) from None
     return amounts
 
 

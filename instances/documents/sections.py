@@ -37,8 +37,8 @@ def refuse_unused_sections(raw: Any) -> Any:
                 raise InvalidInputError(
                     f"section not used by policy {value_text(formulation)}; "
                     "expected the round without it",
-                    path=(section,),
-                    value=raw[section],
+                    (section,),
+                    raw[section],
                 )
     return raw
 

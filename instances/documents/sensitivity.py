@@ -83,8 +83,8 @@ def _at(first: Option, matrix: Sensitivity, row: int, column: int) -> Option:
                     f"is {amount_text(resource, amount)} for a task of "
                     f"{amount_text('gpu', group.gpu)}; expected at most "
                     f"{amount_text(resource, MAX_AMOUNT)}",
-                    path=("profile", "sensitivity", *path),
-                    value=each,
+                    ("profile", "sensitivity", *path),
+                    each,
                 )
         asked = {"cpu": cpu, "memory": mib} if group.gpu else {}
         groups.append(group.model_copy(update=asked))

@@ -67,12 +67,12 @@ class Sharing(Document):
             raise InvalidInputError(
                 f"given with {len(self.resources)} resources; "
                 f"expected false, or {SPANNING_RESOURCES} resources",
-                path=("spanning",),
-                value=True,
+                ("spanning",),
+                True,
             )
         for i, (one, other) in enumerate(self.conflicts):
             if one == other:
                 raise InvalidInputError(
-                    "conflicts with itself; expected two jobs", path=("conflicts", i, 1), value=one
+                    "conflicts with itself; expected two jobs", ("conflicts", i, 1), one
                 )
         return self

@@ -86,7 +86,5 @@ def _applied(round_: Round, edit: Edit, index: int) -> Round:
 
 def _of_edit(error: InvalidInputError, index: int, edit: Edit) -> InvalidInputError:
     return InvalidInputError(
-        f"leads to an invalid round: {error.errors[0].text()}",
-        path=("edits", index, edit.verb),
-        show_value=False,
+        f"leads to an invalid round: {error.errors[0].text()}", ("edits", index, edit.verb)
     )

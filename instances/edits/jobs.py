@@ -58,7 +58,7 @@ def end(round_: Round, names: Sequence[str]) -> Round:
     known = {one.name: one for one in round_.jobs}
     for i, name in enumerate(names):
         if any(known[one].running is None for one in _all_called(round_, [name], i)):
-            raise InvalidInputError("does not run; expected a running job", path=(i,), value=name)
+            raise InvalidInputError("does not run; expected a running job", (i,), name)
     return round_.without_jobs(_all_called(round_, names))
 
 
@@ -74,12 +74,10 @@ def submit(round_: Round, jobs: Sequence[Job]) -> Round:
     for i, one in enumerate(jobs):
         if one.name in taken:
             raise InvalidInputError(
-                "job exists already; expected a new name", path=(i, "name"), value=one.name
+                "job exists already; expected a new name", (i, "name"), one.name
             )
         if one.running is not None:
-            raise InvalidInputError(
-                "given; expected a pending job", path=(i, "running"), show_value=False
-            )
+            raise InvalidInputError("given; expected a pending job", (i, "running"))
         taken.add(one.name)
     return round_.model_copy(update={"jobs": (*round_.jobs, *jobs)})
 
@@ -110,17 +108,14 @@ def _deadline(one: Job, edit: JobEdit) -> Any:
     if deadline is None:
         raise InvalidInputError(
             "the job has no deadline; expected one that has",
-            path=("due" if edit.due is not None else "due_later_s",),
-            show_value=False,
+            ("due" if edit.due is not None else "due_later_s",),
         )
     due = deadline.due if edit.due is None else edit.due
     if "due" in edit.without:
         due = ()
     later = edit.due_later_s or 0
     if due and due[0].at + later < 0:
-        raise InvalidInputError(
-            f"expected at least {-due[0].at}", path=("due_later_s",), value=later
-        )
+        raise InvalidInputError(f"expected at least {-due[0].at}", ("due_later_s",), later)
     moved = tuple(d.model_copy(update={"at": d.at + later}) for d in due)
     # Validated, as due times have to ascend.
     return type(deadline).model_validate({**dict(deadline), "due": moved})
@@ -129,14 +124,12 @@ def _deadline(one: Job, edit: JobEdit) -> Any:
 def _options(one: Job, edit: JobEdit) -> tuple[Option, ...]:
     if edit.option is not None and edit.option >= len(one.options):
         raise InvalidInputError(
-            f"expected an option of the job, 0 to {len(one.options) - 1}",
-            path=("option",),
-            value=edit.option,
+            f"expected an option of the job, 0 to {len(one.options) - 1}", ("option",), edit.option
         )
     most = max(len(option.groups) for option in one.options)
     if edit.group is not None and edit.group >= most:
         raise InvalidInputError(
-            f"expected a task group of the job, 0 to {most - 1}", path=("group",), value=edit.group
+            f"expected a task group of the job, 0 to {most - 1}", ("group",), edit.group
         )
     return tuple(
         option if edit.option not in (None, o) else _option(option, edit)
@@ -166,8 +159,7 @@ def _numbers(before: HostCount | None, edit: HostCount | None) -> HostCount | No
     if changed.max is not None and changed.max < changed.min:
         raise InvalidInputError(
             f"{changed.max} hosts at most, and {changed.min} at least; expected no more than that",
-            path=("num_hosts", "min"),
-            show_value=False,
+            ("num_hosts", "min"),
         )
     return changed
 
@@ -197,15 +189,13 @@ def _only(one: Job, option: int) -> Job:
     """Return a job with one of its options."""
     if option >= len(one.options):
         raise InvalidInputError(
-            f"expected an option of the job, 0 to {len(one.options) - 1}",
-            path=("only",),
-            value=option,
+            f"expected an option of the job, 0 to {len(one.options) - 1}", ("only",), option
         )
     update: dict[str, Any] = {"options": (one.options[option],)}
     if one.running is not None:
         if one.running.option != option:
             raise InvalidInputError(
-                f"expected the option that runs, {one.running.option}", path=("only",), value=option
+                f"expected the option that runs, {one.running.option}", ("only",), option
             )
         update["running"] = one.running.model_copy(update={"option": 0})
     if one.deadline is not None and one.deadline.paces:

@@ -54,17 +54,13 @@ def _edited_cap(name: str, cap: Cap, edit: CapEdit) -> Cap:
         for measure, change in getattr(edit, field).limits.items():
             path = (name, field, *measure.path)
             if measure not in have:
-                raise InvalidInputError(
-                    "no limit of it so far; expected to, with an amount",
-                    path=path,
-                    show_value=False,
-                )
+                raise InvalidInputError("no limit of it so far; expected to, with an amount", path)
             limits[measure] += sign * change
             if limits[measure] < 0:
                 raise InvalidInputError(
                     f"expected at most the cap, {measure.text(have[measure])}",
-                    path=path,
-                    value=measure.text(change),
+                    path,
+                    measure.text(change),
                 )
     known = [measure.key for measure in have]
     for i, key in enumerate(edit.without):
@@ -137,13 +133,11 @@ def _no_pool(resource: str, level: str | None, levels: Sequence[str | None]) -> 
     named = " or ".join(one for one in levels if one is not None)
     if level is None:
         text = f"missing; the whole cluster has no pool of {resource}, expected {named}"
-        return InvalidInputError(text, path=(resource, "level"), show_value=False)
+        return InvalidInputError(text, (resource, "level"))
     none = "none, since the whole cluster shares it" if None in levels else ""
     expected = " or ".join(filter(None, (named, none)))
     return InvalidInputError(
-        f"no pool of {resource} of this level; expected {expected}",
-        path=(resource, "level"),
-        value=level,
+        f"no pool of {resource} of this level; expected {expected}", (resource, "level"), level
     )
 
 
@@ -169,7 +163,7 @@ def _amount(resource: str, edit: PoolEdit, has: int) -> int:
     amount = has + (edit.more or 0) - (edit.less or 0)
     if amount < 0:
         raise InvalidInputError(
-            f"expected at most what a domain has, {has}", path=(resource, "less"), value=edit.less
+            f"expected at most what a domain has, {has}", (resource, "less"), edit.less
         )
     return amount
 
@@ -364,8 +358,8 @@ def _copied(
         if len(prefix) + len(name) > MAX_NAME:
             raise InvalidInputError(
                 f"too long a name to copy; expected at most {MAX_NAME - len(prefix)} characters",
-                path=("like",),
-                value=name,
+                ("like",),
+                name,
             )
         return prefix + name
 
@@ -400,8 +394,8 @@ def replicate(round_: Round, edit: ReplicateEdit) -> Round:
     if "geo" not in round_.policy.spec.sections:
         raise InvalidInputError(
             f"policy {round_.policy.formulation} knows no data; expected geo or replicas",
-            path=("dataset",),
-            value=edit.dataset,
+            ("dataset",),
+            edit.dataset,
         )
     geo = round_.geo
     check_known(edit.dataset, {one.name for one in geo.datasets}, "dataset", ("dataset",))
@@ -443,7 +437,7 @@ def _in_regions(round_: Round, tenant: str, amounts: Mapping[str, int]) -> Round
         path = (tenant, "in_regions", region)
         if round_.policy.spec is not GEO:
             problem = f"policy {round_.policy.formulation} knows no quotas of regions; expected geo"
-            raise InvalidInputError(problem, path=path, show_value=False)
+            raise InvalidInputError(problem, path)
         check_known(region, known, "region", path)
     regions = {one.name: one for one in geo.regions}
     for name, amount in amounts.items():
@@ -462,17 +456,13 @@ def _with_quota(tenant: Tenant, edit: QuotaEdit) -> Tenant:
         for resource, change in getattr(edit, field).items():
             path = (tenant.name, field, resource)
             if resource not in tenant.quota:
-                raise InvalidInputError(
-                    "no quota of it so far; expected to, with an amount",
-                    path=path,
-                    show_value=False,
-                )
+                raise InvalidInputError("no quota of it so far; expected to, with an amount", path)
             amounts[resource] += sign * change
             if amounts[resource] < 0:
                 raise InvalidInputError(
                     f"expected at most the quota, {amount_text(resource, tenant.quota[resource])}",
-                    path=path,
-                    value=amount_text(resource, change),
+                    path,
+                    amount_text(resource, change),
                 )
     for i, resource in enumerate(edit.without):
         check_known(resource, tenant.quota, "quota", (tenant.name, "without", i))
@@ -489,7 +479,7 @@ def limits(round_: Round, edit: LimitsEdit) -> Round:
     for i, name in enumerate(edit.without):
         if getattr(have, name) is None:
             raise InvalidInputError(
-                "no such limit; expected one that the policy has", path=("without", i), value=name
+                "no such limit; expected one that the policy has", ("without", i), name
             )
         update[name] = None
     changed = have.model_copy(update=update)

@@ -259,9 +259,7 @@ def generate_cluster(gpus: int, *, seed: int = 0) -> ClusterDocument:  # noqa: A
     """
     if not HOST_GPUS <= gpus <= MAX_GPUS or gpus % HOST_GPUS:
         raise InvalidInputError(
-            f"expected a multiple of {HOST_GPUS} from {HOST_GPUS} to {MAX_GPUS}",
-            path=("gpus",),
-            value=gpus,
+            f"expected a multiple of {HOST_GPUS} from {HOST_GPUS} to {MAX_GPUS}", ("gpus",), gpus
         )
     hosts = gpus // HOST_GPUS
     hosts_per_rack, racks_per_block = _rack_shape(gpus)
@@ -333,12 +331,12 @@ def generate_round(
         If an argument is out of its range or the mix is unknown.
     """
     if mix not in MIXES:
-        raise InvalidInputError(f"expected one of {', '.join(MIXES)}", path=("mix",), value=mix)
+        raise InvalidInputError(f"expected one of {', '.join(MIXES)}", ("mix",), mix)
     if not 0 <= jobs <= MAX_JOBS:
-        raise InvalidInputError(f"expected 0 to {MAX_JOBS}", path=("jobs",), value=jobs)
+        raise InvalidInputError(f"expected 0 to {MAX_JOBS}", ("jobs",), jobs)
     for name, value in (("seed", seed), ("tenants", tenants)):
         if value < 0:
-            raise InvalidInputError("expected 0 or more", path=(name,), value=value)
+            raise InvalidInputError("expected 0 or more", (name,), value)
     cluster = generate_cluster(gpus)
     models = len({entry.gpu_model for entry in cluster.hosts})
     rng = np.random.Generator(np.random.PCG64(seed))

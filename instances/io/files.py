@@ -40,9 +40,7 @@ def entries_of(folder: str) -> list[os.DirEntry[str]]:
         return sorted(os.scandir(folder), key=lambda entry: entry.path)
     except OSError as error:
         raise InvalidInputError(
-            f"cannot be read ({error.strerror}); expected a folder to read",
-            file=folder,
-            show_value=False,
+            f"cannot be read ({error.strerror}); expected a folder to read", file=folder
         ) from None
 
 
@@ -348,15 +346,11 @@ def headed(raw: Any, file: str | None, *kinds: str) -> dict[str, Any]:
             raise InvalidInputError("expected a mapping with apiVersion and kind", value=raw)
         for key, known in (("apiVersion", (API_VERSION,)), ("kind", kinds)):
             if key not in raw:
-                raise InvalidInputError(
-                    f"missing; expected {' or '.join(known)}", path=(key,), show_value=False
-                )
+                raise InvalidInputError(f"missing; expected {' or '.join(known)}", (key,))
             if raw[key] == _BEFORE_WHOLE_UNITS:
-                raise InvalidInputError(_NOW_WHOLE_UNITS, path=(key,), value=raw[key])
+                raise InvalidInputError(_NOW_WHOLE_UNITS, (key,), raw[key])
             if raw[key] not in known:
-                raise InvalidInputError(
-                    f"expected {' or '.join(known)}", path=(key,), value=raw[key]
-                )
+                raise InvalidInputError(f"expected {' or '.join(known)}", (key,), raw[key])
     except InvalidInputError as error:
         raise (error.inside(file) if file else error) from None
     return raw
@@ -375,19 +369,15 @@ def text_of(content: bytes) -> str:
         It is no text, empty, or too long.
     """
     if len(content) > MAX_JSON_MIB * _MIB:
-        raise InvalidInputError(f"too long; expected at most {MAX_JSON_MIB} MiB", show_value=False)
+        raise InvalidInputError(f"too long; expected at most {MAX_JSON_MIB} MiB")
     if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise InvalidInputError(
-            f"too many values; expected at most {MAX_VALUES:,}", show_value=False
-        )
+        raise InvalidInputError(f"too many values; expected at most {MAX_VALUES:,}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInputError(
-            f"byte {error.start}: expected text in UTF-8", show_value=False
-        ) from None
+        raise InvalidInputError(f"byte {error.start}: expected text in UTF-8") from None
     if not text.strip():
-        raise InvalidInputError("empty; expected a JSON or YAML document", show_value=False)
+        raise InvalidInputError("empty; expected a JSON or YAML document")
     return text
 
 
@@ -396,25 +386,19 @@ def _parse(text: str, file: str) -> Any:
     if suffix == ".json" or (suffix not in _YAML_SUFFIXES and text.lstrip().startswith("{")):
         return yaml_json.parse_json(text)
     if len(text) > MAX_YAML_MIB * _MIB:
-        raise InvalidInputError(
-            f"too long; expected at most {MAX_YAML_MIB} MiB of YAML, or JSON", show_value=False
-        )
+        raise InvalidInputError(f"too long; expected at most {MAX_YAML_MIB} MiB of YAML, or JSON")
     return yaml_json.parse_yaml(text)
 
 
 def _referred(cluster: dict[str, Any], file: str | None) -> ClusterDocument:
     reference = cluster["ref"]
     if not isinstance(reference, str) or not reference or len(cluster) > 1:
-        raise InvalidInputError(
-            'expected {"ref": "path of a Cluster file"}',
-            path=("cluster",),
-            value=cluster,
-        )
+        raise InvalidInputError('expected {"ref": "path of a Cluster file"}', ("cluster",), cluster)
     if file is None or file == streams.STANDARD_STREAM:
         raise InvalidInputError(
             "has no folder to look in; expected the cluster itself, or the round as a file",
-            path=("cluster", "ref"),
-            value=reference,
+            ("cluster", "ref"),
+            reference,
         )
     return _inside(Path(file).parent, reference)
 
@@ -432,20 +416,16 @@ def _inside(folder: Path, reference: str) -> ClusterDocument:
         inside = False
     if not inside or Path(reference) == Path(streams.STANDARD_STREAM):
         raise InvalidInputError(
-            "expected a file in the round's folder or below it",
-            path=("cluster", "ref"),
-            value=reference,
+            "expected a file in the round's folder or below it", ("cluster", "ref"), reference
         )
     try:
         values = load_values(file)
     except InvalidInputError as error:
-        raise InvalidInputError(error.expected, file=file, show_value=False) from None
+        raise InvalidInputError(error.expected, file=file) from None
     try:
         return parse_cluster(headed(values, file, "Cluster"), file)
     except InvalidInputError as error:
-        raise InvalidInputError(
-            error.expected, file=file, path=error.path, show_value=False
-        ) from None
+        raise InvalidInputError(error.expected, error.path, file=file) from None
 
 
 def _document(

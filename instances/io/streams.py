@@ -116,9 +116,7 @@ def _refuse_irregular(mode: int, file: str) -> None:
     if not stat.S_ISREG(mode):
         what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
         raise InvalidInputError(
-            f"is {what}; expected a regular file, or - for standard input",
-            file=file,
-            show_value=False,
+            f"is {what}; expected a regular file, or - for standard input", file=file
         )
 
 
@@ -138,6 +136,4 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def _cannot(file: str, verb: str, reason: str, expected: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"cannot be {verb} ({reason}); expected {expected}", file=file, show_value=False
-    )
+    return InvalidInputError(f"cannot be {verb} ({reason}); expected {expected}", file=file)

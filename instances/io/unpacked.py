@@ -58,4 +58,4 @@ def _unpacked(file: str, packed: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _unusable(file: str, message: str) -> InvalidInputError:
-    return InvalidInputError(message, file=file, show_value=False)
+    return InvalidInputError(message, file=file)

@@ -92,7 +92,7 @@ def parse_yaml(text: str) -> Any:
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise _not_valid("YAML", line, column, error.problem or "no token") from None
     except yaml.YAMLError as error:
-        raise InvalidInputError(f"{error}; expected valid YAML", show_value=False) from None
+        raise InvalidInputError(f"{error}; expected valid YAML") from None
     return tree.root
 
 
@@ -233,25 +233,19 @@ def _first_twice(keys: list[str]) -> str:
 
 
 def _given_twice(key: str, path: _Path) -> InvalidInputError:
-    return InvalidInputError("key given twice; expected each key once", path=path, value=key)
+    return InvalidInputError("key given twice; expected each key once", path, key)
 
 
 def _too_many_keys(path: _Path) -> InvalidInputError:
-    return InvalidInputError(
-        f"too many keys; expected at most {MAX_KEYS:,}", path=path, show_value=False
-    )
+    return InvalidInputError(f"too many keys; expected at most {MAX_KEYS:,}", path)
 
 
 def _too_deep() -> InvalidInputError:
-    return InvalidInputError(
-        f"nested too deeply; expected at most {MAX_DEPTH} levels", show_value=False
-    )
+    return InvalidInputError(f"nested too deeply; expected at most {MAX_DEPTH} levels")
 
 
 def _not_valid(language: str, line: int, column: int, problem: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"line {line}, column {column}: {problem}; expected valid {language}", show_value=False
-    )
+    return InvalidInputError(f"line {line}, column {column}: {problem}; expected valid {language}")
 
 
 class _Dumper(yaml.CSafeDumper):

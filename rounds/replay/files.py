@@ -249,7 +249,7 @@ def _summary(raw: Any) -> tuple[Card, Measures, dict[str, Measures], dict[str, M
     card = _object(summary.get("card"), "card")
     for key in REQUIRED:
         if key not in card:
-            raise InvalidInputError("expected an assumption", path=("card", key))
+            raise InvalidInputError("expected an assumption", ("card", key), None)
     for key, value in card.items():
         _check_assumption(key, value)
     return (

@@ -257,4 +257,4 @@ def _check(regions: int, datasets: int, jobs: int, gpus: int, seed: int) -> None
 
 
 def _argument(name: str, value: object, expected: str) -> InvalidInputError:
-    return InvalidInputError(expected, path=(name,), value=value)
+    return InvalidInputError(expected, (name,), value)
