@@ -13,7 +13,7 @@ from placewright.instances.io.digest import round_digest
 from placewright.instances.policies import POLICIES, sense_of
 from placewright.instances.verify.policies import RULES, SectionForm
 from placewright.instances.verify.reading import ClassTerm, Reading
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules import cells
 from placewright.instances.verify.rules.gang import collectives, decisions, limits
 
@@ -52,7 +52,7 @@ def section(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES_OF_SECTIONS: tuple[Rule[Reading], ...] = (Rule("section", section),)
+RULES_OF_SECTIONS = rules(section)
 
 
 # Rules about certificates: the round, values, bounds, gaps and proofs that a plan claims.
@@ -263,12 +263,7 @@ def _text(value: float | str | None) -> str:
     return "none" if value is None else str(value)
 
 
-RULES_OF_CERTIFICATES: tuple[Rule[Claim], ...] = (
-    Rule("certificate_terms", certificate_terms),
-    Rule("certificate_value", certificate_value),
-    Rule("certificate_classes", certificate_classes),
-    Rule("certificate_bound", certificate_bound),
-    Rule("certificate_proof", certificate_proof),
-    Rule("certificate_gap", certificate_gap),
-    Rule("certificate_status", certificate_status),
+RULES_OF_CERTIFICATES = (
+    *rules(certificate_terms, certificate_value, certificate_classes, certificate_bound),
+    *rules(certificate_proof, certificate_gap, certificate_status),
 )

@@ -462,6 +462,13 @@ class Reading:
         """Kept, migrated and started jobs: all that run after the round."""
         return *self.kept, *self.migrated, *self.started
 
+    @property
+    def geo(self) -> Data:
+        """The sections about data, under a policy that has regions."""
+        if self.data is None:
+            raise TypeError(f"policy {self.round.policy.formulation} has no regions")
+        return self.data
+
     def promise_of(self, job: str) -> Promised | None:
         """Return what a job is promised after the round, None for nothing."""
         return None if self.promises is None else self.promises.of(job)

@@ -107,3 +107,8 @@ class Rule(Generic[Subject]):
         """Apply the rule."""
         for path, message in self.check(subject):
             yield Violation(self.id, path_text(path), message)
+
+
+def rules(*checks: Callable[[Subject], Iterable[Finding]]) -> tuple[Rule[Subject], ...]:
+    """Return rules that have the names of their functions."""
+    return tuple(Rule(getattr(check, "__name__", ""), check) for check in checks)

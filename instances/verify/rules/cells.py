@@ -19,8 +19,9 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Path, value_text
+from placewright.instances.verify import sections
 from placewright.instances.verify.reading import HostFacts, Reading, demand
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, asked, is_plain
 from placewright.instances.verify.rules.gang.limits import Pools, asked_by
 from placewright.instances.verify.rules.gang.reasons import ReasonTests
@@ -214,13 +215,9 @@ def _owners(round_: Round) -> bool:
     return any(tenant.cells for tenant in round_.tenants)
 
 
-def _sections(reading: Reading) -> list[int]:
-    return [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
-
-
 def read_bindings(reading: Reading) -> tuple[CellFacts, list[BoundCell]] | None:
     """Return the bindings of the first section `cells` whose names the round has."""
-    given = _sections(reading)
+    given = sections.given(reading, KIND)
     if not given or not _owners(reading.round):
         return None
     entries = reading.plan.sections[given[0]].get("bindings")
@@ -241,7 +238,7 @@ def cells(reading: Reading) -> Iterator[Finding]:
 
     Cells are disjoint, those newly bound usable, and those in use stay bound while they are.
     """
-    given, owners = _sections(reading), _owners(reading.round)
+    given, owners = sections.given(reading, KIND), _owners(reading.round)
     if len(given) != owners:
         yield Finding(
             ("sections",), f"{len(given)} sections {KIND!r}; expected {int(owners)} in this round"
@@ -450,12 +447,7 @@ def _tasks_per_host(has: Hardware, group: TaskGroup) -> int:
     return min(rooms, default=group.count)
 
 
-RULES_OF_CELLS: tuple[Rule[Reading], ...] = (
-    Rule("cells", cells),
-    Rule("inside_cells", inside_cells),
-    Rule("claims", claims),
-    Rule("granted", granted),
-)
+RULES_OF_CELLS = rules(cells, inside_cells, claims, granted)
 
 
 # The rule about reasons of guaranteed jobs: what their tenants' cells have left for them.
@@ -648,4 +640,4 @@ class _Judgement:
         return self._beside
 
 
-RULES_OF_REASONS_OF_CELLS: tuple[Rule[Reading], ...] = (Rule("cell_reason", cell_reason),)
+RULES_OF_REASONS_OF_CELLS = rules(cell_reason)

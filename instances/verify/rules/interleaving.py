@@ -27,11 +27,12 @@ from placewright.instances.verify.reading import (
     PlacedTask,
     Reading,
 )
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.priority import classes_of, is_pinned, sums_of_classes
 from placewright.instances.verify.rules.gang.reasons import RULES_OF_REASONS
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.gang.waiting import Entitlement
+from placewright.instances.verify.sections import given, one_section, unknown_fields
 from placewright.instances.verify.shared_gpus import Place, held, no_member, places, ran_together
 from placewright.topology.units import MILLION, WHOLE_GPU
 
@@ -53,12 +54,10 @@ def with_groups(reading: Reading) -> Reading:
 
 def entries(reading: Reading) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
     """Yield the entries of the first section `groups` that are mappings, and where they stand."""
-    for index, section in enumerate(reading.plan.sections):
-        if section.get("kind") == KIND:
-            for number, entry in enumerate(_list(section.get("groups"))):
-                if isinstance(entry, Mapping):
-                    yield ("sections", index, "groups", number), entry
-            return
+    for index in given(reading, KIND)[:1]:
+        for number, entry in enumerate(_list(reading.plan.sections[index].get("groups"))):
+            if isinstance(entry, Mapping):
+                yield ("sections", index, "groups", number), entry
 
 
 def members(entry: Mapping[str, Any]) -> Iterator[tuple[int, str, int]]:
@@ -185,7 +184,7 @@ class _Load:
         return common >= 0 and PER_MILLE * PER_MILLE * common * common >= needed
 
 
-RULES_OF_CONFLICTS: tuple[Rule[Reading], ...] = (Rule("conflicts", conflicts),)
+RULES_OF_CONFLICTS = rules(conflicts)
 
 
 # The plan section `groups`: the jobs that share GPUs in turn, and whether they may.
@@ -199,7 +198,7 @@ _OWN = {"name", "cpu", "memory", "resources", "gpu_memory"}
 
 def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     """Require a list of groups of at least two members; `sections.section` applies it."""
-    yield from _fields(entry, ("kind", KIND), path)
+    yield from unknown_fields(entry, ("kind", KIND), path, f"kind, {KIND}")
     listed = entry.get(KIND)
     if not isinstance(listed, list | tuple) or not listed:
         yield Finding(
@@ -211,7 +210,7 @@ def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
         if not isinstance(group, Mapping):
             yield Finding(here, f"{value_text(group)} is no group; expected {', '.join(_ENTRY)}")
             continue
-        yield from _fields(group, _ENTRY, here)
+        yield from unknown_fields(group, _ENTRY, here, ", ".join(_ENTRY))
         if not is_whole(group.get("period")):
             yield Finding(
                 (*here, "period"),
@@ -241,13 +240,7 @@ def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
 
 def groups(reading: Reading) -> Iterator[Finding]:
     """Require one section at most, of jobs that are placed, each in one group."""
-    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
-    for index in given[1:]:
-        yield Finding(
-            ("sections", index), f"section {KIND!r} is given more than once; expected one"
-        )
-    if not given:
-        return
+    yield from one_section(reading, KIND)
     placed = {one.job.name for one in (*reading.kept, *reading.placed_anew)}
     seen: set[str] = set()
     for path, entry in entries(reading):
@@ -328,14 +321,6 @@ def pinned_group(reading: Reading) -> Iterator[Finding]:
             )
 
 
-def _fields(entry: Mapping[str, Any], known: tuple[str, ...], path: Path) -> Iterator[Finding]:
-    for name in entry:
-        if name not in known:
-            yield Finding(
-                (*path, name), f"field {value_text(name)} is unknown; expected {', '.join(known)}"
-            )
-
-
 def _asked(job: Job) -> list[dict[str, Any]]:
     """Return what must be equal for all members."""
     first = job.options[0]
@@ -343,12 +328,7 @@ def _asked(job: Job) -> list[dict[str, Any]]:
     return [asked, *(g.model_dump(exclude=_OWN) for g in first.groups)]
 
 
-RULES_OF_GROUPS: tuple[Rule[Reading], ...] = (
-    Rule("groups", groups),
-    Rule("group_members", group_members),
-    Rule("group_places", group_places),
-    Rule("pinned_group", pinned_group),
-)
+RULES_OF_GROUPS = rules(groups, group_members, group_places, pinned_group)
 
 
 # Periods of groups, recomputed from the stages and offsets of their members.
@@ -552,13 +532,7 @@ def _usable(reading: Reading) -> int:
     return total
 
 
-RULES_OF_TURNS: tuple[Rule[Reading], ...] = (
-    Rule("offsets", offsets),
-    Rule("period", period),
-    Rule("in_turn", in_turn),
-    Rule("slowdown", slowdown),
-    Rule("as_needed", as_needed),
-)
+RULES_OF_TURNS = rules(offsets, period, in_turn, slowdown, as_needed)
 
 
 # The terms of groups, recomputed: throughput of jobs, and utilization of their resources.

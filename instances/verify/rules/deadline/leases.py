@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from placewright.array_types import Ints
 from placewright.instances.derived.ranges import expand
@@ -19,10 +18,8 @@ from placewright.instances.documents.deadline import UNIT, Deadline, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan_leases import Interval, LeaseSection
-from placewright.instances.errors import value_text
-from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.verify.reading import Promises, Reading, Spans
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.limits import (
     Account,
     Resource,
@@ -30,6 +27,7 @@ from placewright.instances.verify.rules.gang.limits import (
     asked_in,
     limits_of,
 )
+from placewright.instances.verify.sections import document_form, first_of, one_section
 from placewright.topology.units import WHOLE_GPU
 
 # The verifier's own lease arithmetic: rates, the work of a lease, completion times, least hosts.
@@ -201,12 +199,7 @@ def form(
     """Require the fields of the section; `sections.section` applies it."""
     if reading.promises is not None and reading.promises.path == path:
         return
-    try:
-        LeaseSection.model_validate(entry)
-    except ValidationError as error:
-        found = invalid_input(error, LeaseSection)
-        given = f"{value_text(found.value)}; " if found.show_value else ""
-        yield Finding((*path, *found.path), f"{given}{found.expected}")
+    yield from document_form(LeaseSection, entry, path)
 
 
 def with_promises(reading: Reading) -> Reading:
@@ -215,13 +208,10 @@ def with_promises(reading: Reading) -> Reading:
     Of a job that is named twice the first entry counts, and entries that name no job of the round
     with a deadline, or none of its options, are left out; a rule reports them.
     """
-    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
-    if not given:
+    found = first_of(reading, KIND, LeaseSection)
+    if found is None:
         return reading
-    try:
-        section = LeaseSection.model_validate(reading.plan.sections[given[0]])
-    except ValidationError:
-        return reading
+    path, section = found
     numbers: dict[str, int] = {}
     for number, promised in enumerate(section.jobs):
         job = reading.jobs.get(promised.job)
@@ -235,19 +225,12 @@ def with_promises(reading: Reading) -> Reading:
     wrong = ~in_order(each, earliest, reading.round.leases.horizon)
     out = frozenset(each.owner[wrong].tolist())
     timely = {number: reading.jobs[name] for name, number in numbers.items() if number not in out}
-    path = ("sections", given[0])
     return replace(reading, promises=Promises(path, section, numbers, each, timely))
 
 
 def leases(reading: Reading) -> Iterator[Finding]:
     """Require one section, of leases as long as those of the round."""
-    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
-    if not given:
-        yield Finding(("sections",), f"section {KIND!r} is missing; expected one")
-    for index in given[1:]:
-        yield Finding(
-            ("sections", index), f"section {KIND!r} is given more than once; expected one"
-        )
+    yield from one_section(reading, KIND, f"section {KIND!r} is missing")
     promises, length = reading.promises, reading.round.leases.length_s
     if promises is not None and promises.section.length != length:
         yield Finding(
@@ -277,10 +260,7 @@ def promised_job(reading: Reading) -> Iterator[Finding]:
         yield Finding((*promises.path, "jobs", number, "job"), f"job {promised.job!r} {problem}")
 
 
-RULES_OF_LEASES: tuple[Rule[Reading], ...] = (
-    Rule("leases", leases),
-    Rule("promised_job", promised_job),
-)
+RULES_OF_LEASES = rules(leases, promised_job)
 
 
 # Capacity of each lease in milli-GPU; hosts, CPU and memory are not considered.

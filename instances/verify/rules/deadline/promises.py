@@ -12,7 +12,7 @@ from placewright.instances.documents.plan_leases import Interval, Offer
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Promises, Reading, unavailable_hosts
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.deadline.leases import (
     LeaseCapacity,
     LeaseProgress,
@@ -262,16 +262,9 @@ def _given(reading: Reading) -> Iterator[tuple[Promises, int, Job]]:
             yield reading.promises, number, reading.jobs[name]
 
 
-RULES_OF_PROMISES: tuple[Rule[Reading], ...] = (
-    Rule("promise", promise),
-    Rule("lease_times", lease_times),
-    Rule("current_lease", current_lease),
-    Rule("ready", ready),
-    Rule("lease_work", lease_work),
-    Rule("lease_capacity", lease_capacity),
-    Rule("kept_promises", kept_promises),
-    Rule("lease_reason", lease_reason),
-    Rule("away", away),
+RULES_OF_PROMISES = (
+    *rules(promise, lease_times, current_lease, ready, lease_work, lease_capacity),
+    *rules(kept_promises, lease_reason, away),
 )
 
 
@@ -376,7 +369,4 @@ def _offers(reading: Reading, promises: Promises) -> Iterator[tuple[Path, Job, O
             yield (*promises.path, "refused", number, "offer"), job, entry.offer
 
 
-RULES_OF_REFUSALS: tuple[Rule[Reading], ...] = (
-    Rule("refusals", refusals),
-    Rule("offer", offer),
-)
+RULES_OF_REFUSALS = rules(refusals, offer)

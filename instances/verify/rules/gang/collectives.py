@@ -22,7 +22,8 @@ from placewright.instances.documents.arrangement import Communication
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.errors import Path, value_text
 from placewright.instances.verify.reading import HostFacts, PlacedTask, Reading
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
+from placewright.instances.verify.sections import given, one_section, unknown_fields
 from placewright.topology import HostModel
 
 KIND = "communication"
@@ -71,12 +72,8 @@ def bottleneck(reading: Reading) -> int:
 
 def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     """Require a list of groups with four fields each; `sections.section` applies it."""
-    for name in entry:
-        if name not in ("kind", "groups"):
-            yield Finding(
-                (*path, name),
-                f"field {value_text(name)} of section {KIND!r} is unknown; expected groups",
-            )
+    known, where = ("kind", "groups"), f" of section {KIND!r}"
+    yield from unknown_fields(entry, known, path, "groups", where)
     groups = entry.get("groups")
     if not isinstance(groups, list | tuple):
         yield Finding(
@@ -94,22 +91,13 @@ def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
 def communication(reading: Reading) -> Iterator[Finding]:
     """Require one section with each collective once, in the plan's order, and its figures."""
     expected = collectives(reading)
-    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
-    for index in given[1:]:
-        yield Finding(
-            ("sections", index), f"section {KIND!r} is given more than once; expected one"
-        )
-    if not given:
-        if expected:
-            yield Finding(
-                ("sections",),
-                f"no section {KIND!r} with {len(expected)} groups that communicate; expected one",
-            )
-        return
-    groups = reading.plan.sections[given[0]].get("groups")
+    missing = f"no section {KIND!r} with {len(expected)} groups that communicate"
+    yield from one_section(reading, KIND, missing if expected else "")
+    indices = given(reading, KIND)
+    groups = reading.plan.sections[indices[0]].get("groups") if indices else None
     if not isinstance(groups, list | tuple):
         return
-    path = ("sections", given[0], "groups")
+    path = ("sections", indices[0], "groups")
     if len(groups) != len(expected):
         yield Finding(
             path,
@@ -250,4 +238,4 @@ def _between(reading: Reading, a: HostFacts, b: HostFacts) -> Route:
     return tuple(route)
 
 
-RULES_OF_COLLECTIVES: tuple[Rule[Reading], ...] = (Rule("communication", communication),)
+RULES_OF_COLLECTIVES = rules(communication)

@@ -12,9 +12,10 @@ from placewright.instances.documents.plan import DecisionKind, Reason, Task
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.errors import Path, value_text
 from placewright.instances.verify.reading import Placed, Reading, demand
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.limits import Pools
 from placewright.instances.verify.rules.gang.places import slice_on
+from placewright.instances.verify.sections import given, one_section, unknown_fields
 from placewright.topology.mig import MEMORY_SLICES
 from placewright.topology.units import WHOLE_GPU
 
@@ -234,17 +235,9 @@ def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int], int]]
     )
 
 
-RULES_OF_DECISIONS: tuple[Rule[Reading], ...] = (
-    Rule("known_job", known_job),
-    Rule("invalid_job", invalid_job),
-    Rule("invalid_reason", invalid_reason),
-    Rule("one_decision", one_decision),
-    Rule("legal_decision", legal_decision),
-    Rule("option", option),
-    Rule("kept_in_place", kept_in_place),
-    Rule("migrated", migrated),
-    Rule("holds_nothing", holds_nothing),
-    Rule("reason", reason),
+RULES_OF_DECISIONS = (
+    *rules(known_job, invalid_job, invalid_reason, one_decision, legal_decision, option),
+    *rules(kept_in_place, migrated, holds_nothing, reason),
 )
 
 
@@ -279,13 +272,8 @@ def form(_: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:
                 f"{name} {value_text(entry.get(name))} is no list of names; "
                 "expected a list of job names",
             )
-    for name in entry:
-        if name not in ("kind", *_LISTS):
-            yield Finding(
-                (*path, name),
-                f"field {value_text(name)} of section {KIND!r} is unknown; "
-                f"expected kind, {' and '.join(_LISTS)}",
-            )
+    expected = f"kind, {' and '.join(_LISTS)}"
+    yield from unknown_fields(entry, ("kind", *_LISTS), path, expected, f" of section {KIND!r}")
 
 
 def moves(reading: Reading) -> Iterator[Finding]:
@@ -294,19 +282,12 @@ def moves(reading: Reading) -> Iterator[Finding]:
     Preempted jobs come first, and cannot need a spare place. Where jobs take turns, all
     that migrate stop first: what one holds beside others changes as groups form and part.
     """
-    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
-    for index in given[1:]:
-        yield Finding(
-            ("sections", index), f"section {KIND!r} is given more than once; expected one"
-        )
+    count = len(reading.migrated) + len(reading.preempted)
+    missing = f"no section {KIND!r} with {count} jobs migrated or preempted" if count else ""
+    yield from one_section(reading, KIND, missing)
     listed = _listed(reading)
     if listed is not None:
         yield from _named_once(reading, listed)
-    elif not given and (count := len(reading.migrated) + len(reading.preempted)):
-        yield Finding(
-            ("sections",),
-            f"no section {KIND!r} with {count} jobs migrated or preempted; expected one",
-        )
 
 
 def move_order(reading: Reading) -> Iterator[Finding]:
@@ -370,10 +351,9 @@ def _are_names(value: object) -> bool:
 
 
 def _listed(reading: Reading) -> Listed | None:
-    for index, entry in enumerate(reading.plan.sections):
-        if entry.get("kind") == KIND:
-            if not all(_are_names(entry.get(name)) for name in _LISTS):
-                return None
+    for index in given(reading, KIND)[:1]:
+        entry = reading.plan.sections[index]
+        if all(_are_names(entry.get(name)) for name in _LISTS):
             return Listed(("sections", index), *(tuple(entry[name]) for name in _LISTS))
     return None
 
@@ -479,7 +459,4 @@ def _limit(reading: Reading, slot: Slot) -> int:
     return WHOLE_GPU
 
 
-RULES_OF_MOVES: tuple[Rule[Reading], ...] = (
-    Rule("moves", moves),
-    Rule("move_order", move_order),
-)
+RULES_OF_MOVES = rules(moves, move_order)

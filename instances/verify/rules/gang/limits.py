@@ -22,8 +22,9 @@ from placewright.instances.verify.reading import (
     demand,
     unavailable_hosts,
 )
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, Rule, rules
 from placewright.instances.verify.rules.gang.terms import lost_work
+from placewright.instances.verify.sections import one_section, unknown_fields
 from placewright.topology.units import WHOLE_GPU
 
 # The rule about caps: limits on what the jobs that count in them hold together.
@@ -79,7 +80,7 @@ def counted(option: Option) -> Mapping[Measure, int]:
     return found
 
 
-RULES_OF_CAPS: tuple[Rule[Reading], ...] = (Rule("cap", cap),)
+RULES_OF_CAPS = rules(cap)
 
 
 # Accounts: the quotas and caps that jobs count in, and what they hold of each.
@@ -193,7 +194,7 @@ def _demand(option: Option) -> Counter[str]:
     return total
 
 
-RULES_OF_QUOTAS: tuple[Rule[Reading], ...] = (Rule("quota", quota),)
+RULES_OF_QUOTAS = rules(quota)
 
 
 # The rule about pools: limits on what jobs take together of what hosts share.
@@ -362,7 +363,7 @@ def pool(reading: Reading) -> Iterator[Finding]:
         )
 
 
-RULES_OF_POOLS: tuple[Rule[Reading], ...] = (Rule("pool", pool),)
+RULES_OF_POOLS = rules(pool)
 
 
 # The term `share` and the section `shares`: dominant shares of tenants, recomputed.
@@ -449,13 +450,8 @@ def form(reading: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Fin
             f"tenants {value_text(given)} is no list; expected an entry per tenant",
         )
         return
-    for name in entry:
-        if name not in ("kind", "tenants"):
-            yield Finding(
-                (*path, name),
-                f"field {value_text(name)} of section {KIND!r} is unknown; "
-                "expected kind and tenants",
-            )
+    where = f" of section {KIND!r}"
+    yield from unknown_fields(entry, ("kind", "tenants"), path, "kind and tenants", where)
     if len(given) != len(expected):
         yield Finding(
             (*path, "tenants"),
@@ -472,13 +468,8 @@ def form(reading: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Fin
 
 def listed(reading: Reading) -> Iterator[Finding]:
     """Require one section `shares` if the policy has the term `share`."""
-    given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == KIND]
-    for index in given[1:]:
-        yield Finding(
-            ("sections", index), f"section {KIND!r} is given more than once; expected one"
-        )
-    if _asked(reading) and not given:
-        yield Finding(("sections",), f"no section {KIND!r} with the term {TERM}; expected one")
+    missing = f"no section {KIND!r} with the term {TERM}" if _asked(reading) else ""
+    return one_section(reading, KIND, missing)
 
 
 def _asked(reading: Reading) -> bool:
@@ -589,7 +580,4 @@ def disruption_limit(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES_OF_DISRUPTION_BUDGET: tuple[Rule[Reading], ...] = (
-    Rule("disruption_budget", disruption_budget),
-    Rule("disruption_limit", disruption_limit),
-)
+RULES_OF_DISRUPTION_BUDGET = rules(disruption_budget, disruption_limit)

@@ -9,7 +9,7 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import HostFacts, PlacedTask, Reading, demand
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.waiting import end_of
 from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES, Slice
 from placewright.topology.units import WHOLE_GPU
@@ -90,13 +90,7 @@ def vacated(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES_OF_ARRIVALS: tuple[Rule[Reading], ...] = (
-    Rule("healthy", healthy),
-    Rule("gpu_model", gpu_model),
-    Rule("allowed_host", allowed_host),
-    Rule("reserved", reserved),
-    Rule("vacated", vacated),
-)
+RULES_OF_ARRIVALS = rules(healthy, gpu_model, allowed_host, reserved, vacated)
 
 
 # Maintenance: tasks that would not have ended by then do not come to hosts that it takes.
@@ -140,7 +134,7 @@ def maintenance(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-RULES_OF_MAINTENANCE: tuple[Rule[Reading], ...] = (Rule("maintenance", maintenance),)
+RULES_OF_MAINTENANCE = rules(maintenance)
 
 
 # Rules about capacity: of each host per resource, and of each GPU.
@@ -210,10 +204,7 @@ def gpu_capacity(reading: Reading) -> Iterator[Finding]:
         )
 
 
-RULES_OF_CAPACITY: tuple[Rule[Reading], ...] = (
-    Rule("host_capacity", host_capacity),
-    Rule("gpu_capacity", gpu_capacity),
-)
+RULES_OF_CAPACITY = rules(host_capacity, gpu_capacity)
 
 
 # Rules about parts of GPUs: legal starts of MIG slices, and the memory of GPUs.
@@ -318,11 +309,7 @@ def gpu_memory(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES_OF_GPU_PARTS: tuple[Rule[Reading], ...] = (
-    Rule("slot", slot),
-    Rule("mig_layout", mig_layout),
-    Rule("gpu_memory", gpu_memory),
-)
+RULES_OF_GPU_PARTS = rules(slot, mig_layout, gpu_memory)
 
 
 # Rules about tasks: all of a gang or none, on hosts that exist, with the GPUs that they ask.
@@ -403,11 +390,7 @@ def gpus(reading: Reading) -> Iterator[Finding]:
         yield Finding((*placed.path, "gpus"), f"{problem}; expected {expected}")
 
 
-RULES_OF_TASKS: tuple[Rule[Reading], ...] = (
-    Rule("gang", gang),
-    Rule("known_host", known_host),
-    Rule("gpus", gpus),
-)
+RULES_OF_TASKS = rules(gang, known_host, gpus)
 
 
 # The rule about required levels.
@@ -433,7 +416,7 @@ def required_level(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-RULES_OF_LEVELS: tuple[Rule[Reading], ...] = (Rule("required_level", required_level),)
+RULES_OF_LEVELS = rules(required_level)
 
 
 # Rules about topology constraints: joint levels, slices, domains, hosts, labels.
@@ -541,10 +524,4 @@ def anti_affinity(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-RULES_OF_ARRANGEMENT: tuple[Rule[Reading], ...] = (
-    Rule("joint_level", joint_level),
-    Rule("slices", slices),
-    Rule("apart", apart),
-    Rule("num_hosts", num_hosts),
-    Rule("anti_affinity", anti_affinity),
-)
+RULES_OF_ARRANGEMENT = rules(joint_level, slices, apart, num_hosts, anti_affinity)

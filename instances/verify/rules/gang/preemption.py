@@ -22,7 +22,7 @@ from placewright.instances.verify.reading import (
     Reading,
     unavailable_hosts,
 )
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.limits import (
     Account,
     Held,
@@ -610,7 +610,4 @@ class Victims:
         return Rank(promised=False, precedence=self._entitlement.of(job, option))
 
 
-RULES_OF_PREEMPTION: tuple[Rule[Reading], ...] = (
-    Rule("displaced_by", displaced_by),
-    Rule("preemption", preemption),
-)
+RULES_OF_PREEMPTION = rules(displaced_by, preemption)

@@ -19,7 +19,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Reason, Task
 from placewright.instances.verify.reading import Group, Member, Placed, Reading, bits, demand
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
 from placewright.instances.verify.rules.gang.limits import (
     Account,
@@ -409,10 +409,7 @@ def waiting_reason(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES_OF_WAITING_REASONS: tuple[Rule[Reading], ...] = (
-    Rule("eligible", eligible),
-    Rule("waiting_reason", waiting_reason),
-)
+RULES_OF_WAITING_REASONS = rules(eligible, waiting_reason)
 
 
 # The rule about reasons for waiting: none that a simple feasibility check refutes, and true facts.
@@ -638,4 +635,4 @@ def _asked(option: Option, detail: Detail) -> HostCount | None:
     return HostCount(min=least, max=min(limits, default=None)) if least else None
 
 
-RULES_OF_REASONS: tuple[Rule[Reading], ...] = (Rule("gang_reason", gang_reason),)
+RULES_OF_REASONS = rules(gang_reason)

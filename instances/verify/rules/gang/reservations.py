@@ -11,14 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
-from pydantic import ValidationError
-
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Reading
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.timeline import (
     FOREVER,
     KIND,
@@ -36,6 +34,7 @@ from placewright.instances.verify.rules.gang.waiting import (
     may_start,
     queue_key,
 )
+from placewright.instances.verify.sections import first_of, given
 
 _BEHIND = 10**9 + 1
 """More than the negative of any priority."""
@@ -44,24 +43,15 @@ _BEHIND = 10**9 + 1
 def reservations(reading: Reading) -> Iterator[Finding]:
     """Require one section if the policy has `backfill`, and that it keeps what it states."""
     policy = reading.round.policy
-    given = [
-        (("sections", index), entry)
-        for index, entry in enumerate(reading.plan.sections)
-        if entry.get("kind") == KIND
-    ]
-    if len(given) != (policy.backfill is not None):
+    number = len(given(reading, KIND))
+    if number != (policy.backfill is not None):
         yield Finding(
             ("sections",),
-            f"{len(given)} sections {KIND!r}; expected "
+            f"{number} sections {KIND!r}; expected "
             f"{'one, as' if policy.backfill else 'none without'} policy.backfill",
         )
-        return
-    for path, entry in given:
-        try:
-            section = ReservationSection.model_validate(entry)
-        except ValidationError:
-            continue  # reported by its form
-        yield from _Replay(reading, path, section).findings()
+    elif (found := first_of(reading, KIND, ReservationSection)) is not None:
+        yield from _Replay(reading, *found).findings()
 
 
 class _Replay:
@@ -281,4 +271,4 @@ class _Replay:
                 )
 
 
-RULES_OF_RESERVATIONS: tuple[Rule[Reading], ...] = (Rule("reservations", reservations),)
+RULES_OF_RESERVATIONS = rules(reservations)

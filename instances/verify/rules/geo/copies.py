@@ -10,16 +10,14 @@ from operator import itemgetter
 from placewright.instances.documents.plan_data import Flow
 from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Data, Reading, bits
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
 
 # Rules about replicas: creation and deletion, complete copies, and storage at every moment.
 
 
 def create(reading: Reading) -> Iterator[Finding]:
     """Require new replicas in regions that may hold the dataset, and neither have nor get it."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     seen: set[tuple[str, str]] = set()
     for number, one in enumerate(data.replicas.creates):
         dataset, region = data.facts.datasets.get(one.dataset), data.facts.number.get(one.region)
@@ -45,9 +43,7 @@ def copy(reading: Reading) -> Iterator[Finding]:
 
     And no flow without a new replica at its end.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     gib: defaultdict[tuple[str, str], int] = defaultdict(int)
     end: defaultdict[tuple[str, str], int] = defaultdict(int)
     wanted = {(one.dataset, one.region) for one in data.replicas.creates}
@@ -83,9 +79,7 @@ def copy(reading: Reading) -> Iterator[Finding]:
 
 def drop(reading: Reading) -> Iterator[Finding]:
     """Require that a deleted replica is complete now, and is deleted once and within the window."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     seen: set[tuple[str, str]] = set()
     first, last = window(reading)
     for number, one in enumerate(data.replicas.drops):
@@ -113,9 +107,7 @@ def drop(reading: Reading) -> Iterator[Finding]:
 
 def last_replica(reading: Reading) -> Iterator[Finding]:
     """Require that a dataset with a replica is complete in some region at every moment."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for name in dict.fromkeys(name for name, _ in data.gone):
         gap = _first_loss(data, name)
         if gap is not None:
@@ -151,9 +143,7 @@ def storage(reading: Reading) -> Iterator[Finding]:
 
     A region that holds more than its storage already may do so, but no more than it held.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     facts = data.facts
     held: defaultdict[int, int] = defaultdict(int)
     for dataset in facts.datasets.values():
@@ -201,13 +191,7 @@ def _events(data: Data) -> Iterator[tuple[int, int, int]]:
         yield region, at, -data.facts.datasets[name].document.size
 
 
-RULES_OF_COPIES: tuple[Rule[Reading], ...] = (
-    Rule("create", create),
-    Rule("copy", copy),
-    Rule("drop", drop),
-    Rule("last_replica", last_replica),
-    Rule("storage", storage),
-)
+RULES_OF_COPIES = rules(create, copy, drop, last_replica, storage)
 
 
 # Rules about flows: their paths, times and sources, and the load of links.
@@ -240,9 +224,7 @@ def flow_path(reading: Reading) -> Iterator[Finding]:
 
 def flow_times(reading: Reading) -> Iterator[Finding]:
     """Require flows within the window, each of a second or more, in the order of their start."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     (first, last), before = window(reading), 0
     for number, flow in enumerate(data.flows.flows):
         path: Path = (*data.paths["flows"], "flows", number)
@@ -289,9 +271,7 @@ def link_budget(reading: Reading) -> Iterator[Finding]:
     for _, number, pair, flow in _hops(reading):
         taken[pair] += flow.gib
         last[pair] = number
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for pair, gib in taken.items():
         budget = reading.round.geo.budget(data.facts.links[pair])
         if gib > budget:
@@ -310,9 +290,7 @@ def link_rate(reading: Reading) -> Iterator[Finding]:
         if flow.start < flow.end:
             rate = flow.gib * MEGABITS / (flow.end - flow.start)
             changes[pair] += [(flow.start, rate, number), (flow.end, -rate, number)]
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for pair, events in changes.items():
         bandwidth, rate = data.facts.links[pair].bandwidth, 0.0
         for at, together in groupby(sorted(events), key=itemgetter(0)):
@@ -330,9 +308,7 @@ def link_rate(reading: Reading) -> Iterator[Finding]:
 
 def _flows(reading: Reading) -> Iterator[tuple[Data, int, Flow]]:
     """Yield the flows of which dataset and regions are known, with their numbers."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for number, flow in enumerate(data.flows.flows):
         known = all(region in data.facts.number for region in flow.path)
         if known and flow.dataset in data.facts.datasets:
@@ -347,10 +323,4 @@ def _hops(reading: Reading) -> Iterator[tuple[Data, int, tuple[int, int], Flow]]
                 yield data, number, pair, flow
 
 
-RULES_OF_FLOWS: tuple[Rule[Reading], ...] = (
-    Rule("flow_path", flow_path),
-    Rule("flow_times", flow_times),
-    Rule("flow_source", flow_source),
-    Rule("link_budget", link_budget),
-    Rule("link_rate", link_rate),
-)
+RULES_OF_FLOWS = rules(flow_path, flow_times, flow_source, link_budget, link_rate)

@@ -14,7 +14,7 @@ from placewright.instances.documents.plan_data import Home, RemoteRead, WaitsFor
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Data, Reading, bits
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, Rule, rules
 
 # Rules of the policy `replicas` about jobs: none starts, and each that can run has a home.
 
@@ -81,9 +81,7 @@ def home_data(reading: Reading) -> Iterator[Finding]:
 
 def homes(reading: Reading) -> Iterator[Finding]:
     """Require one home for each job that can run somewhere once all copies are done."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     seen: set[str] = set()
     path: Path = (*data.paths.get("replicas", ("sections",)), "homes")
     for number, one in enumerate(data.replicas.homes):
@@ -102,9 +100,7 @@ def homes(reading: Reading) -> Iterator[Finding]:
 
 def home_reason(reading: Reading) -> Iterator[Finding]:
     """Require `no_region` of the jobs that no region could run, and of no others."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for path, job, given in waiting_jobs(reading):
         regions = possible(data, job)
         problem = None
@@ -149,22 +145,14 @@ def possible(data: Data, job: Job) -> int:
 
 def _homes(reading: Reading) -> Iterator[tuple[Data, Path, Home, Job, int]]:
     """Yield the homes of jobs of the round in its regions."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for number, one in enumerate(data.replicas.homes):
         job, region = reading.jobs.get(one.job), data.facts.number.get(one.region)
         if job is not None and region is not None:
             yield data, (*data.paths["replicas"], "homes", number), one, job, region
 
 
-RULES_OF_HOMES: tuple[Rule[Reading], ...] = (
-    Rule("data_only", data_only),
-    Rule("home", home),
-    Rule("home_data", home_data),
-    Rule("homes", homes),
-    Rule("data_reason", home_reason),
-)
+RULES_OF_HOMES = (*rules(data_only, home, home_data, homes), Rule("data_reason", home_reason))
 
 
 # Rules of regions for jobs: one for all tasks, where job and data may be, and tenants' quotas.
@@ -175,9 +163,7 @@ def one_region(reading: Reading) -> Iterator[Finding]:
 
     Kept jobs stay where they are.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     facts = data.facts
     for placed in reading.placed_anew:
         used = {facts.region_of(task.host) for task in placed.tasks}
@@ -198,9 +184,7 @@ def one_region(reading: Reading) -> Iterator[Finding]:
 
 def residency(reading: Reading) -> Iterator[Finding]:
     """Require of a started job a region where it and all data that it reads may be."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for placed in reading.started:
         region = data.runs.get(placed.job.name)
         if region is not None and not data.facts.allowed(placed.job) >> region & 1:
@@ -216,9 +200,7 @@ def region_quota(reading: Reading) -> Iterator[Finding]:
 
     Jobs migrate within their region, so only where one starts a tenant can come to hold more.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     quotas = {
         (region, tenant): quota
         for region, entry in data.facts.entries.items()
@@ -267,9 +249,7 @@ def data_reason(reading: Reading) -> Iterator[Finding]:
     A job with reason `data` is listed in the section `reads`, with the region and time that come
     with the reason. For one with `no_region` no region is feasible even once all copies are done.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     waiting = {one.job: (one.region, one.ready) for one in data.reads.waiting}
     details = {decision.job: decision.detail or Detail() for decision in reading.plan.decisions}
     for path, job, given in waiting_jobs(reading):
@@ -303,12 +283,7 @@ def _could_run(data: Data, job: Job) -> int:
     return sum(1 << region for region in bits(regions) if data.facts.has_gpus(job, region))
 
 
-RULES_OF_REGIONS_OF_JOBS: tuple[Rule[Reading], ...] = (
-    Rule("one_region", one_region),
-    Rule("residency", residency),
-    Rule("region_quota", region_quota),
-    Rule("data_reason", data_reason),
-)
+RULES_OF_REGIONS_OF_JOBS = rules(one_region, residency, region_quota, data_reason)
 
 
 # Rules of the policy `geo` about reads: sources of remote reads, and jobs that wait for data.
@@ -318,9 +293,7 @@ RULES_OF_REGIONS_OF_JOBS: tuple[Rule[Reading], ...] = (
 
 def readers(reading: Reading) -> Iterator[Finding]:
     """Require of the readers that they run after the round, each named once, each dataset once."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     seen: set[str] = set()
     for number, reader in enumerate(data.reads.readers):
         path: Path = (*data.paths["reads"], "readers", number)
@@ -345,9 +318,7 @@ def remote_read(reading: Reading) -> Iterator[Finding]:
 
     Over a direct link that carries something, and of data that may be in both regions.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     for number, reader in enumerate(data.reads.readers):
         region = data.runs.get(reader.job)
         if region is None:
@@ -371,9 +342,7 @@ def local_data(reading: Reading) -> Iterator[Finding]:
     A job that runs already goes on without: of its reads only those are listed that may be remote,
     and that some region can serve.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     listed = {(reader.job, read.dataset) for reader in data.reads.readers for read in reader.reads}
     paths: dict[str, Path] = {}
     for name, read in data.missing:
@@ -400,9 +369,7 @@ def waits_for_data(reading: Reading) -> Iterator[Finding]:
     That region has the GPUs, as far as they can be counted, and all data at `ready` and not before:
     replicas that are there by then, or that may be read over a direct link from where they are.
     """
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     waiting = {
         decision.job: decision.reason
         for decision in reading.plan.decisions
@@ -475,9 +442,4 @@ def _first(data: Data, read: Read, region: int) -> int | None:
     return min((at for at in since if at is not None), default=None)
 
 
-RULES_OF_READS: tuple[Rule[Reading], ...] = (
-    Rule("readers", readers),
-    Rule("remote_read", remote_read),
-    Rule("local_data", local_data),
-    Rule("waits_for_data", waits_for_data),
-)
+RULES_OF_READS = rules(readers, remote_read, local_data, waits_for_data)

@@ -29,8 +29,7 @@ HOMELESS = 3
 
 def reads_of_runs(reading: Reading) -> int:
     """GiB per window that jobs which run after the round read from other regions."""
-    data = reading.data
-    return 0 if data is None else sum(read.gib for _, read in data.missing)
+    return sum(read.gib for _, read in reading.geo.missing)
 
 
 def reads_of_homes(reading: Reading) -> int:
@@ -38,9 +37,7 @@ def reads_of_homes(reading: Reading) -> int:
 
     Of a job without a home, everything that it reads.
     """
-    data = reading.data
-    if data is None:
-        return 0
+    data = reading.geo
     homes = _homes(reading, data)
     total = 0
     for job in reading.round.jobs:
@@ -53,9 +50,7 @@ def reads_of_homes(reading: Reading) -> int:
 
 def egress_cost(reading: Reading) -> int:
     """Micro-dollars per window for what jobs read over links after the round."""
-    data = reading.data
-    if data is None:
-        return 0
+    data = reading.geo
     sources = {
         (reader.job, read.dataset): data.facts.number.get(read.source)
         for reader in data.reads.readers
@@ -71,9 +66,7 @@ def egress_cost(reading: Reading) -> int:
 
 def gpu_cost(reading: Reading) -> int:
     """Micro-dollars per hour for all GPUs held after the round, rounded down once for all."""
-    data = reading.data
-    if data is None:
-        return 0
+    data = reading.geo
     prices = {
         (region, model): price
         for region, entry in data.facts.entries.items()
@@ -92,9 +85,7 @@ def overload(reading: Reading) -> int:
 
     By region and GPU model, each piece rounded up to a whole milli-GPU.
     """
-    data = reading.data
-    if data is None:
-        return 0
+    data = reading.geo
     homes = _homes(reading, data)
     total = 0
     for where, asked in _demand(reading, homes).items():
@@ -107,9 +98,7 @@ def overload(reading: Reading) -> int:
 
 def copies_made(reading: Reading) -> int:
     """GiB of all new replicas."""
-    data = reading.data
-    if data is None:
-        return 0
+    data = reading.geo
     return sum(data.facts.datasets[name].document.size for name, _ in data.complete)
 
 
@@ -118,9 +107,7 @@ def imbalance(reading: Reading) -> int:
 
     Theirs is in proportion to their storage, rounded down.
     """
-    data = reading.data
-    if data is None:
-        return 0
+    data = reading.geo
     used: defaultdict[int, int] = defaultdict(int)
     for name, regions in data.final.items():
         for region in bits(regions):
@@ -142,9 +129,7 @@ def hottest(reading: Reading) -> int:
 
     A region without any GPU counts as if it had one.
     """
-    data = reading.data
-    if data is None:
-        return 0
+    data = reading.geo
     asked: defaultdict[int, int] = defaultdict(int)
     for (region, _), amount in _demand(reading, _homes(reading, data)).items():
         asked[region] += amount

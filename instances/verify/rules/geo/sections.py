@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
+from typing import Any
 
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
-from placewright.instances.errors import Path, value_text
-from placewright.instances.io.validation_messages import invalid_input
+from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Data, Reading, read_geo
-from placewright.instances.verify.result import Finding, Rule
+from placewright.instances.verify.result import Finding, rules
+from placewright.instances.verify.sections import Section, document_form, first_of, one_section
 
 Form = Callable[[Reading, Mapping[str, Any], Path], Iterator[Finding]]
-Section = TypeVar("Section", bound=Document)
 
 _DOCUMENTS: dict[str, type[Document]] = {
     "reads": ReadsSection,
@@ -28,15 +25,9 @@ _DOCUMENTS: dict[str, type[Document]] = {
 
 def form(reading: Reading, entry: Mapping[str, Any], path: Path, *, kind: str) -> Iterator[Finding]:
     """Require the fields of a section; `sections.section` applies it."""
-    document = _DOCUMENTS[kind]
     if reading.data is not None and reading.data.paths.get(kind) == path:
         return
-    try:
-        document.model_validate(entry)
-    except ValidationError as error:
-        found = invalid_input(error, document)
-        given = f"{value_text(found.value)}; " if found.show_value else ""
-        yield Finding((*path, *found.path), f"{given}{found.expected}")
+    yield from document_form(_DOCUMENTS[kind], entry, path)
 
 
 FORMS: dict[str, Form] = {kind: partial(form, kind=kind) for kind in _DOCUMENTS}
@@ -91,15 +82,11 @@ def with_data(reading: Reading) -> Reading:
 def _read(reading: Reading, empty: Section, paths: dict[str, Path]) -> Section:
     """Return the first section of a kind, or the empty one; note where it stands if it is read."""
     kind = next(kind for kind, document in _DOCUMENTS.items() if isinstance(empty, document))
-    for index, entry in enumerate(reading.plan.sections):
-        if entry.get("kind") == kind:
-            try:
-                section = type(empty).model_validate(entry)
-            except ValidationError:
-                return empty
-            paths[kind] = ("sections", index)
-            return section
-    return empty
+    found = first_of(reading, kind, type(empty))
+    if found is None:
+        return empty
+    paths[kind], section = found
+    return section
 
 
 def data_sections(reading: Reading) -> Iterator[Finding]:
@@ -110,15 +97,10 @@ def data_sections(reading: Reading) -> Iterator[Finding]:
     """
     policy = reading.round.policy
     for kind in policy.spec.plan_sections:
-        given = [i for i, entry in enumerate(reading.plan.sections) if entry.get("kind") == kind]
-        if not given and kind in policy.spec.required_sections:
-            yield Finding(("sections",), f"section {kind!r} is missing; expected one")
-        for index in given[1:]:
-            yield Finding(
-                ("sections", index), f"section {kind!r} is given more than once; expected one"
-            )
-    data = reading.data
-    if policy.spec.places_jobs and data is not None:
+        required = kind in policy.spec.required_sections
+        yield from one_section(reading, kind, f"section {kind!r} is missing" * required)
+    data = reading.geo
+    if policy.spec.places_jobs:
         for field, listed in (("drops", data.replicas.drops), ("homes", data.replicas.homes)):
             if listed:
                 yield Finding(
@@ -129,9 +111,7 @@ def data_sections(reading: Reading) -> Iterator[Finding]:
 
 def known_data(reading: Reading) -> Iterator[Finding]:
     """Require that the sections name jobs, datasets, regions and GPU models of the round."""
-    data = reading.data
-    if data is None:
-        return
+    data = reading.geo
     facts = data.facts
     known: Mapping[str, tuple[Any, str]] = {
         "job": (reading.jobs, "jobs"),
@@ -176,7 +156,4 @@ def _names(data: Data) -> Iterator[tuple[Path, str, str]]:
             yield (*path, "path", k), "region", region
 
 
-RULES_OF_SECTIONS_OF_REGIONS: tuple[Rule[Reading], ...] = (
-    Rule("data_sections", data_sections),
-    Rule("known_data", known_data),
-)
+RULES_OF_SECTIONS_OF_REGIONS = rules(data_sections, known_data)
