@@ -198,11 +198,11 @@ def read_geo(round_: Round, cluster: ClusterFacts) -> GeoFacts:
     number = {name: r for r, name in enumerate(names)}
     position = cluster.levels[geo.level]
     supply: defaultdict[tuple[int, str], int] = defaultdict(int)
-    reserved = _reserved(round_, cluster)
+    taken = reserved_gpus(round_, cluster)
     for name, host in cluster.hosts.items():
         model, gpus = host.hardware.gpu_model, host.hardware.gpus
         if model is not None and host.healthy:
-            free = gpus - len(reserved.get(name, ()))
+            free = gpus - len(taken.get(name, ()))
             supply[number[host.domains[position]], model] += free * WHOLE_GPU
     having: defaultdict[str, int] = defaultdict(int)
     for (region, model), amount in supply.items():
@@ -251,14 +251,23 @@ def named(number: Mapping[str, int], names: Iterable[str] | None) -> int:
     return reduce(or_, (1 << number[name] for name in names), 0)
 
 
-def _reserved(round_: Round, cluster: ClusterFacts) -> Mapping[str, set[int]]:
-    """Return the reserved GPUs of each host that has some."""
-    reserved: defaultdict[str, set[int]] = defaultdict(set)
+def reserved_places(round_: Round) -> tuple[set[str], Mapping[str, set[int]]]:
+    """Return the hosts that are reserved as a whole, and the reserved GPUs of others."""
+    hosts, gpus = set[str](), defaultdict[str, set[int]](set)
     for entry in round_.reservations:
         for name in expand(entry.host):
-            gpus = range(cluster.hosts[name].hardware.gpus) if entry.gpus is None else entry.gpus
-            reserved[name].update(gpus)
-    return reserved
+            if entry.gpus is None:
+                hosts.add(name)
+            else:
+                gpus[name].update(entry.gpus)
+    return hosts, gpus
+
+
+def reserved_gpus(round_: Round, cluster: ClusterFacts) -> Mapping[str, set[int]]:
+    """Return the reserved GPUs of each host that has some."""
+    hosts, gpus = reserved_places(round_)
+    every = {name: set(range(cluster.hosts[name].hardware.gpus)) for name in hosts}
+    return {**gpus, **every}
 
 
 # Hosts that task groups name: in their lists, and by the host sets of the round.

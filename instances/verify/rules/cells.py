@@ -11,7 +11,6 @@ import numpy as np
 
 from placewright.array_types import Bools
 from placewright.instances.derived.hardware import Hardware
-from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.job import Job
@@ -20,7 +19,7 @@ from placewright.instances.documents.plan import DecisionKind, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Path, value_text
 from placewright.instances.verify import sections
-from placewright.instances.verify.reading import HostFacts, Reading, demand
+from placewright.instances.verify.reading import HostFacts, Reading, demand, reserved_places
 from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, asked, is_plain
 from placewright.instances.verify.rules.gang.limits import Pools, asked_by
@@ -157,7 +156,7 @@ class CellFacts:
 def _unusable(reading: Reading) -> Hosts:
     """Hosts on which no cell may be claimed: failed, reserved, to be vacated, held for good."""
     failed = {host.name for host in reading.cluster.hosts.values() if not host.healthy}
-    reserved = {h for r in reading.round.reservations for h in expand(r.host)}
+    hosts, others = reserved_places(reading.round)
     owners = {tenant.name for tenant in reading.round.tenants if tenant.cells}
     pinned = {
         task.host
@@ -166,7 +165,7 @@ def _unusable(reading: Reading) -> Hosts:
         and (reading.jobs[name].opportunistic or reading.jobs[name].tenant not in owners)
         for task in running.tasks
     }
-    return frozenset(failed | reserved | pinned | reading.vacated)
+    return frozenset(failed | hosts | others.keys() | pinned | reading.vacated)
 
 
 KIND = "cells"

@@ -10,7 +10,6 @@ from itertools import combinations
 from operator import mul
 from typing import Any, TypeGuard
 
-from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.profile import Profile
@@ -26,9 +25,10 @@ from placewright.instances.verify.reading import (
     Placed,
     PlacedTask,
     Reading,
+    reserved_gpus,
 )
 from placewright.instances.verify.result import Finding, rules
-from placewright.instances.verify.rules.gang.priority import classes_of, is_pinned, sums_of_classes
+from placewright.instances.verify.rules.gang.priority import by_class, classes_of, is_pinned
 from placewright.instances.verify.rules.gang.reasons import RULES_OF_REASONS
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.gang.waiting import Entitlement
@@ -517,19 +517,12 @@ def _saved(names: Sequence[str], reading: Reading) -> int:
 
 def _usable(reading: Reading) -> int:
     """Return the milli-GPU of healthy hosts that are not reserved."""
-    reserved: dict[str, set[int] | None] = {}
-    for entry in reading.round.reservations:
-        for host in expand(entry.host):
-            if entry.gpus is None:
-                reserved[host] = None
-            elif (some := reserved.setdefault(host, set())) is not None:
-                some.update(entry.gpus)
-    total = 0
-    for name, facts in reading.cluster.hosts.items():
-        out = reserved.get(name, set())
-        if facts.healthy and out is not None:
-            total += WHOLE_GPU * (facts.hardware.gpus - len(out))
-    return total
+    out = reserved_gpus(reading.round, reading.cluster)
+    return WHOLE_GPU * sum(
+        facts.hardware.gpus - len(out.get(name, ()))
+        for name, facts in reading.cluster.hosts.items()
+        if facts.healthy
+    )
 
 
 RULES_OF_TURNS = rules(offsets, period, in_turn, slowdown, as_needed)
@@ -555,15 +548,12 @@ def weighted_throughput(reading: Reading) -> int | dict[str, int]:
     A pinned job counts in no class.
     """
     classes = class_terms(reading.round)
-    if not classes:
-        return sum(job.weight * each for job, each in _rates(reading))
-    precedence = Entitlement(reading.round).of
     counted = (
-        (precedence(job, 0), job.weight * each)
+        (job, 0, job.weight * each)
         for job, each in _rates(reading)
-        if not is_pinned(job)
+        if not classes or not is_pinned(job)
     )
-    return sums_of_classes(classes, counted)
+    return by_class(reading.round, classes, counted)
 
 
 def class_terms(round_: Round) -> dict[str, ClassTerm]:

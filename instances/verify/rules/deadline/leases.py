@@ -18,10 +18,10 @@ from placewright.instances.documents.deadline import UNIT, Deadline, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan_leases import Interval, LeaseSection
-from placewright.instances.verify.reading import Promises, Reading, Spans
+from placewright.instances.verify.reading import Promises, Reading, Spans, reserved_gpus
 from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.limits import (
-    Account,
+    Ledger,
     Resource,
     accounts_of,
     asked_in,
@@ -311,9 +311,10 @@ class LeaseCapacity:
         )
         none = np.zeros(reading.round.leases.horizon, dtype=np.int64)
         rows = [sum((by_model.get(model, none) for model in each), none) for each in self.sets]
+        held = Ledger(reading).before
         for account, resource, most in self._limits:
             left = np.full_like(none, most)
-            left[0] = max(most, _held(reading, account, resource))
+            left[0] = max(most, held[account][resource] if account in held else 0)
             for job, option, end in pinned:
                 if account in accounts_of(job):
                     left[:end] -= asked_in(account, option).get(resource, 0)
@@ -408,15 +409,6 @@ def _holds_in_every_lease(resource: Resource) -> bool:
     return resource.kind != "resources" if isinstance(resource, Measure) else resource == "gpu"
 
 
-def _held(reading: Reading, account: Account, resource: Resource) -> int:
-    """Return what an account held before the round: it may go on holding as much."""
-    return sum(
-        asked_in(account, reading.option_run(name)).get(resource, 0)
-        for name in reading.running
-        if account in accounts_of(reading.jobs[name])
-    )
-
-
 class PinnedJob(NamedTuple):
     """A pinned job, its option, and the first lease after it is done."""
 
@@ -456,7 +448,7 @@ def _capacity(reading: Reading, pinned: Iterable[PinnedJob]) -> Mapping[str, Int
             _add(change[model], (0, horizon), whole)
             for span in away.get(name, ()):
                 _add(change[model], span, -whole)
-    for name, gpus in _reserved(reading).items():
+    for name, gpus in reserved_gpus(reading.round, reading.cluster).items():
         model = hosts[name].hardware.gpu_model
         if model is not None and hosts[name].healthy and not _away_now(away, name):
             _add(change[model], (0, 1), -WHOLE_GPU * len(gpus))
@@ -485,7 +477,8 @@ def _add(change: Ints, span: Span, amount: int) -> None:
 
 def _tolerated(reading: Reading) -> Mapping[str, int]:
     """Return the milli-GPU per model of what runs on unhealthy hosts and on reserved GPUs."""
-    reserved, away = _reserved(reading), _outages(reading)
+    reserved = reserved_gpus(reading.round, reading.cluster)
+    away = _outages(reading)
     found: defaultdict[str, int] = defaultdict(int)
     for name, running in reading.running.items():
         groups = reading.option_run(name).groups
@@ -497,16 +490,6 @@ def _tolerated(reading: Reading) -> Mapping[str, int]:
                 milli = len(gpus) * min(groups[task.group].gpu, WHOLE_GPU)
                 found[host.hardware.gpu_model] += milli
     return found
-
-
-def _reserved(reading: Reading) -> Mapping[str, set[int]]:
-    """Return the reserved GPUs of each host that has some."""
-    reserved: defaultdict[str, set[int]] = defaultdict(set)
-    for entry in reading.round.reservations:
-        for name in expand(entry.host):
-            every = range(reading.cluster.hosts[name].hardware.gpus)
-            reserved[name].update(every if entry.gpus is None else entry.gpus)
-    return reserved
 
 
 def _away_now(away: Mapping[str, Sequence[Span]], host: str) -> bool:

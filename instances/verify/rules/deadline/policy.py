@@ -17,7 +17,7 @@ from placewright.instances.verify.rules.deadline.promises import (
     RULES_OF_PROMISES,
     RULES_OF_REFUSALS,
 )
-from placewright.instances.verify.rules.gang.priority import classes_of, sums_of_classes
+from placewright.instances.verify.rules.gang.priority import by_class, classes_of
 from placewright.instances.verify.rules.gang.reasons import RULES_OF_REASONS
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.gang.waiting import Entitlement
@@ -40,15 +40,12 @@ def broken(reading: Reading) -> int:
 def admitted(reading: Reading) -> int | dict[str, int]:
     """Sum of the values of the promises after the round; by priority class if there are several."""
     promises = reading.promises
-    values: dict[str, int] = {}
-    if promises is not None:
-        for job, number in promises.numbers.items():
-            values[job] = promises.section.jobs[number].promise.value
-    classes = _classes_of_admitted(reading.round)
-    if not classes:
-        return sum(values.values())
-    of = Entitlement(reading.round).of
-    return sums_of_classes(classes, ((of(reading.jobs[j], 0), v) for j, v in values.items()))
+    values = (
+        (reading.jobs[job], 0, promises.section.jobs[number].promise.value)
+        for job, number in (promises.numbers.items() if promises is not None else ())
+        if promises is not None
+    )
+    return by_class(reading.round, _classes_of_admitted(reading.round), values)
 
 
 def best_effort(reading: Reading) -> int | dict[str, int]:
@@ -58,16 +55,12 @@ def best_effort(reading: Reading) -> int | dict[str, int]:
     several.
     """
     pacing = LeaseProgress(reading)
-    counted = [
-        (placed.job, _share(reading.round, placed.job, pacing.gained(placed.job, placed.chosen)))
+    counted = (
+        (placed.job, 0, _share(reading.round, placed.job, pacing.gained(placed.job, placed.chosen)))
         for placed in reading.placed
         if reading.promise_of(placed.job.name) is None
-    ]
-    classes = _classes_of_best_effort(reading.round)
-    if not classes:
-        return sum(amount for _, amount in counted)
-    of = Entitlement(reading.round).of
-    return sums_of_classes(classes, ((of(job, 0), amount) for job, amount in counted))
+    )
+    return by_class(reading.round, _classes_of_best_effort(reading.round), counted)
 
 
 def class_terms(round_: Round) -> dict[str, ClassTerm]:

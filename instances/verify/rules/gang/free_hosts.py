@@ -8,11 +8,16 @@ from copy import copy
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.pools import Pool
-from placewright.instances.verify.reading import HostFacts, Reading, demand, unavailable_hosts
+from placewright.instances.verify.reading import (
+    HostFacts,
+    Reading,
+    demand,
+    reserved_places,
+    unavailable_hosts,
+)
 from placewright.instances.verify.rules.gang.limits import PoolDomain, Pools, Taken
 from placewright.topology.units import WHOLE_GPU
 
@@ -202,12 +207,10 @@ class FreeHosts:
         gone = reading.vacated | unavailable_hosts(reading)
         for i, host in enumerate(self._hosts):
             self.open[i] = host.healthy and host.name not in gone
-        for entry in reading.round.reservations:
-            for name in expand(entry.host):
-                if entry.gpus is None:
-                    self.open[self.index[name]] = False
-                else:
-                    self.gpus[self.index[name], list(entry.gpus)] = 0
+        hosts, gpus = reserved_places(reading.round)
+        self.open[[self.index[name] for name in hosts]] = False
+        for name, some in gpus.items():
+            self.gpus[self.index[name], list(some)] = 0
 
     def take(self, tasks: Iterable[tuple[Task, TaskGroup]]) -> None:
         """Take what tasks hold."""

@@ -27,62 +27,6 @@ from placewright.instances.verify.rules.gang.terms import lost_work
 from placewright.instances.verify.sections import one_section, unknown_fields
 from placewright.topology.units import WHOLE_GPU
 
-# The rule about caps: limits on what the jobs that count in them hold together.
-
-
-def cap(reading: Reading) -> Iterator[Finding]:
-    """Require that the jobs of a cap hold no more than it, or than they held if that is more.
-
-    As with quotas, only a cap in which a job starts can be exceeded anew.
-    """
-    last = {name: placed.path for placed in reading.started for name in placed.job.caps}
-    changes: dict[str, Counter[Measure]] = {}
-    before: dict[str, Counter[Measure]] = {}
-    if not last:
-        return
-    for name in last:
-        before[name], changes[name] = Counter(), Counter()
-    for job in reading.running:
-        for name in reading.jobs[job].caps:
-            if name in last:
-                before[name].update(counted(reading.option_run(job)))
-    for placed in reading.started:
-        for name in placed.job.caps:
-            changes[name].update(counted(placed.option))
-    for victim in reading.preempted:
-        for name in victim.job.caps:
-            if name in last:
-                changes[name].subtract(counted(reading.option_run(victim.job.name)))
-    for name, path in last.items():
-        for measure, limit in reading.round.caps[name].limits.items():
-            held = before[name][measure]
-            after = held + changes[name][measure]
-            if after > max(limit, held):
-                yield Finding(
-                    path,
-                    f"jobs of cap {name!r} hold {measure.text(after)} together; expected at most "
-                    f"{measure.text(max(limit, held))} (cap {measure.text(limit)}, "
-                    f"held before the round {measure.text(held)})",
-                )
-
-
-def counted(option: Option) -> Mapping[Measure, int]:
-    """Return what a job with an option counts in caps."""
-    found: Counter[Measure] = Counter({Measure("jobs"): 1})
-    for resource, amount in option.uses.items():
-        found[Measure("resources", resource)] += amount
-    for group in option.groups:
-        found[Measure("gpus")] += group.count * group.gpu
-        for model in set(group.gpu_models or ()):
-            found[Measure("gpus_by_model", model)] += group.count * group.gpu
-        for resource, amount in demand(group):
-            found[Measure("resources", resource)] += group.count * amount
-    return found
-
-
-RULES_OF_CAPS = rules(cap)
-
-
 # Accounts: the quotas and caps that jobs count in, and what they hold of each.
 
 
@@ -143,58 +87,141 @@ def asked_by(option: Option) -> Held:
     return asked
 
 
+def counted(option: Option) -> Mapping[Measure, int]:
+    """Return what a job with an option counts in caps."""
+    asked = asked_by(option)
+    found = Counter({Measure("jobs"): 1, Measure("gpus"): asked.pop("gpu")})
+    found.update({Measure("resources", str(name)): amount for name, amount in asked.items()})
+    for group in option.groups:
+        for model in set(group.gpu_models or ()):
+            found[Measure("gpus_by_model", model)] += group.milli_gpu
+    return found
+
+
 def text_of(resource: Resource, amount: int) -> str:
     """Return an amount with its unit."""
     return resource.text(amount) if isinstance(resource, Measure) else amount_text(resource, amount)
 
 
-# The rule about tenants' quotas.
+# What is held of accounts, and the rules that it is no more than they allow.
 
 
-def quota(reading: Reading) -> Iterator[Finding]:
-    """Require that a tenant holds no more than its quota, or than it held before if that is more.
+_Asked: TypeAlias = dict[str, Mapping[Resource, int]]
+"""What jobs count, by name."""
 
-    Running jobs may hold more than a quota that was lowered meanwhile. Kept and migrated jobs go on
-    holding what they held, so only a tenant of which a job starts can come to hold more.
+
+class Ledger:
+    """What jobs hold of each account with limits, before the round and after it.
+
+    A job counts in the region of its first task. Who is kept or migrates holds what it held.
     """
-    quotas = {tenant.name: tenant.quota for tenant in reading.round.tenants if tenant.quota}
-    last = {placed.job.tenant: placed.path for placed in reading.started}
-    before: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    change: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for name in reading.running:
-        tenant = reading.jobs[name].tenant
-        if tenant in quotas and tenant in last:
-            before[tenant].update(_demand(reading.option_run(name)))
-    for placed in reading.started:
-        if placed.job.tenant in quotas:
-            change[placed.job.tenant].update(_demand(placed.option))
-    for victim in reading.preempted:
-        if victim.job.tenant in quotas and victim.job.tenant in last:
-            change[victim.job.tenant].subtract(_demand(reading.option_run(victim.job.name)))
-    for tenant, changes in change.items():
-        for resource, limit in quotas[tenant].items():
-            held = before[tenant][resource]
-            after = held + changes[resource]
-            if after > max(limit, held):
+
+    def __init__(
+        self, reading: Reading, limits: Mapping[Account, Mapping[Resource, int]] | None = None
+    ) -> None:
+        self._reading = reading
+        by_region = reading.data is not None
+        self.limits = limits_of(reading.round, by_region=by_region) if limits is None else limits
+
+    def accounts(self, job: Job, host: str | None) -> list[Account]:
+        """Return the accounts with limits that a job counts in, whose first task is on a host."""
+        region, data = None, self._reading.data
+        if data is not None and job.tenant is not None and host is not None:
+            region = data.facts.regions[data.facts.region_of(self._reading.cluster.hosts[host])]
+        return [account for account in accounts_of(job, region) if account in self.limits]
+
+    def accounts_before(self, job: str) -> list[Account]:
+        """Return the accounts with limits that a running job counts in."""
+        host = self._reading.running[job].tasks[0].host
+        return self.accounts(self._reading.jobs[job], host)
+
+    def accounts_after(self, placed: Placed) -> list[Account]:
+        """Return the accounts with limits that a job counts in where the plan has it."""
+        return self.accounts(placed.job, placed.tasks[0].host.name if placed.tasks else None)
+
+    def most(self, account: Account) -> dict[Resource, int]:
+        """Return what may be held in an account: its limits, or what was held if that is more."""
+        limits, held = self.limits.get(account, {}), self.before.get(account, Counter())
+        return {resource: max(limit, held[resource]) for resource, limit in limits.items()}
+
+    @cached_property
+    def before(self) -> Mapping[Account, Held]:
+        """What is held of each account before the round, where that is something."""
+        before: defaultdict[Account, Held] = defaultdict(Counter)
+        for name in self._reading.running if self.limits else ():
+            for account in self.accounts_before(name):
+                before[account].update(asked_in(account, self._reading.option_run(name)))
+        return before
+
+    @cached_property
+    def after(self) -> Mapping[Account, Held]:
+        """What is held of each account after the round, where that is or was something."""
+        found = {account: Counter(held) for account, held in self.before.items()}
+        for account, (starts, victims) in self.changes.items():
+            held = found.setdefault(account, Counter())
+            for asked in starts.values():
+                held.update(asked)
+            for asked in victims.values():
+                held.subtract(asked)
+        return found
+
+    @cached_property
+    def changes(self) -> Mapping[Account, tuple[_Asked, _Asked]]:
+        """What each start and each preempted job counts, by account."""
+        found: defaultdict[Account, tuple[_Asked, _Asked]] = defaultdict(lambda: ({}, {}))
+        for placed in self._reading.started:
+            for account in self.accounts_after(placed):
+                found[account][0][placed.job.name] = asked_in(account, placed.option)
+        for victim in self._reading.preempted:
+            name = victim.job.name
+            for account in self.accounts_before(name):
+                found[account][1][name] = asked_in(account, self._reading.option_run(name))
+        return found
+
+
+def exceeded(reading: Reading, kind: str, *, by_region: bool = False) -> Iterator[Finding]:
+    """Require that jobs hold no more of accounts of a kind than their limits, or than they held.
+
+    Running jobs may hold more than a limit that was lowered meanwhile. Kept and migrated jobs go on
+    holding what they held, so only an account in which a job starts can come to hold more.
+    """
+    limits = {
+        account: of
+        for account, of in limits_of(reading.round, by_region=by_region).items()
+        if (account.kind, account.region is not None) == (kind, by_region)
+    }
+    if not limits or not reading.started:
+        return
+    ledger = Ledger(reading, limits)
+    last = {a: placed.path for placed in reading.started for a in ledger.accounts_after(placed)}
+    for account, path in last.items():
+        word = "quota" if kind == "tenant" else kind
+        where = "" if account.region is None else f" in region {account.region!r}"
+        for resource, most in ledger.most(account).items():
+            limit, held = limits[account][resource], ledger.before.get(account, Counter())[resource]
+            after = ledger.after[account][resource]
+            if after > most:
                 yield Finding(
-                    last[tenant],
-                    f"jobs of tenant {tenant!r} hold {amount_text(resource, after)} together; "
-                    f"expected at most {amount_text(resource, max(limit, held))} "
-                    f"(quota {amount_text(resource, limit)}, "
-                    f"held before the round {amount_text(resource, held)})",
+                    path,
+                    f"jobs of {kind} {account.name!r} hold {text_of(resource, after)}{where} "
+                    f"together; expected at most {text_of(resource, most)} "
+                    f"({word} {text_of(resource, limit)}, "
+                    f"held before the round {text_of(resource, held)})",
                 )
 
 
-def _demand(option: Option) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for group in option.groups:
-        total["gpu"] += group.milli_gpu
-        for resource, amount in demand(group):
-            total[resource] += group.count * amount
-    return total
+def quota(reading: Reading) -> Iterator[Finding]:
+    """Require that a tenant holds no more than its quota, or than it held if that is more."""
+    return exceeded(reading, "tenant")
+
+
+def cap(reading: Reading) -> Iterator[Finding]:
+    """Require that the jobs of a cap hold no more than it, or than they held if that is more."""
+    return exceeded(reading, "cap")
 
 
 RULES_OF_QUOTAS = rules(quota)
+RULES_OF_CAPS = rules(cap)
 
 
 # The rule about pools: limits on what jobs take together of what hosts share.
@@ -397,10 +424,10 @@ def shares(reading: Reading) -> list[Share]:
         if host.healthy:
             capacity["gpu"] += host.hardware.gpus * WHOLE_GPU
             capacity.update(host.hardware.capacity)
-    held = {name: Counter[str]() for name in _counting(reading.round)}
+    held: dict[str, Held] = {name: Counter() for name in _counting(reading.round)}
     for placed in (*reading.kept, *reading.placed_anew):
         if placed.job.tenant in held:
-            _add(held[placed.job.tenant], placed.option)
+            held[placed.job.tenant].update(asked_by(placed.option))
     found = []
     for tenant in reading.round.tenants:
         if tenant.name in held:
@@ -431,13 +458,6 @@ def sums(reading: Reading) -> dict[str, int]:
 def _counting(round_: Round) -> list[str]:
     owners = {job.tenant for job in round_.jobs}
     return [tenant.name for tenant in round_.tenants if tenant.name in owners]
-
-
-def _add(held: Counter[str], option: Option) -> None:
-    for group in option.groups:
-        held["gpu"] += group.milli_gpu
-        for resource, amount in demand(group):
-            held[resource] += group.count * amount
 
 
 def form(reading: Reading, entry: Mapping[str, Any], path: Path) -> Iterator[Finding]:

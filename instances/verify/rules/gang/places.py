@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.arrangement import Apart, HostCount
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.documents.round import Round
-from placewright.instances.verify.reading import HostFacts, PlacedTask, Reading, demand
-from placewright.instances.verify.result import Finding, rules
+from placewright.instances.verify.reading import (
+    HostFacts,
+    Placed,
+    PlacedTask,
+    Reading,
+    demand,
+    reserved_places,
+)
+from placewright.instances.verify.result import Finding, Rule, rules
 from placewright.instances.verify.rules.gang.waiting import end_of
 from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES, Slice
 from placewright.topology.units import WHOLE_GPU
@@ -57,14 +68,7 @@ def allowed_host(reading: Reading) -> Iterator[Finding]:
 
 def reserved(reading: Reading) -> Iterator[Finding]:
     """Refuse arrivals on reserved hosts, and on reserved GPUs of others."""
-    hosts: set[str] = set()
-    gpus: defaultdict[str, set[int]] = defaultdict(set)
-    for entry in reading.round.reservations:
-        for name in expand(entry.host):
-            if entry.gpus is None:
-                hosts.add(name)
-            else:
-                gpus[name].update(entry.gpus)
+    hosts, gpus = reserved_places(reading.round)
     for arrival in reading.arrivals():
         host = arrival.host
         if host.name in hosts:
@@ -393,30 +397,107 @@ def gpus(reading: Reading) -> Iterator[Finding]:
 RULES_OF_TASKS = rules(gang, known_host, gpus)
 
 
-# The rule about required levels.
+# Ties: tasks of a job that share a domain.
 
 
-def required_level(reading: Reading) -> Iterator[Finding]:
-    """Require that a started or migrated group's tasks share a domain of its required level."""
+class Tie(NamedTuple):
+    """Tasks that share a domain of a level: of which, which tasks, and what is said otherwise.
+
+    `level` is that of a group of an option, None without a tie; tasks of a group, its number and
+    theirs given, are tied where `part` is equal.
+    """
+
+    rule: str
+    level: Callable[[Option, TaskGroup], str | None]
+    part: Callable[[TaskGroup, int, int], tuple[int, ...]]
+    text: str
+
+
+_AMONG = "{first!r} and {last!r} among them"
+TIES = (
+    Tie(
+        "required_level",
+        lambda _, group: group.required,
+        lambda _group, number, _index: (number,),
+        f"group {{0}} of job {{job!r}} is in {{n}} domains of level {{level!r}}, {_AMONG}; "
+        "expected one",
+    ),
+    Tie(
+        "joint_level",
+        lambda option, _: option.required,
+        lambda _group, _number, _index: (),
+        f"job {{job!r}} is in {{n}} domains of level {{level!r}}, {_AMONG}; "
+        "expected one for all groups",
+    ),
+    Tie(
+        "slices",
+        lambda _, group: None if group.slices is None else group.slices.required,
+        lambda group, number, index: (index // (group.slices.size if group.slices else 1), number),
+        f"slice {{0}} of group {{1}} of job {{job!r}} is in {{n}} domains, {_AMONG}; expected one",
+    ),
+)
+
+Located: TypeAlias = tuple[int, int, HostFacts]
+"""The number of the group of a task, its own, and its host."""
+
+
+def torn(
+    tie: Tie, levels: Mapping[str, int], option: Option, tasks: Iterable[Located]
+) -> Iterator[tuple[str, tuple[int, ...], set[str]]]:
+    """Yield the level, the part and the domains of tied tasks that are in several."""
+    asked = [tie.level(option, group) for group in option.groups]
+    used: defaultdict[tuple[str, tuple[int, ...]], set[str]] = defaultdict(set)
+    for number, index, host in tasks if any(asked) else ():
+        if (level := asked[number]) is not None:
+            part = tie.part(option.groups[number], number, index)
+            used[level, part].add(host.domains[levels[level]])
+    for (level, part), domains in used.items():
+        if len(domains) > 1:
+            yield level, part, domains
+
+
+def crowded(
+    levels: Mapping[str, int], option: Option, tasks: Iterable[Located]
+) -> Iterator[tuple[int, Apart, str, int]]:
+    """Yield the group, what it allows, the domain and the number of tasks where these are more."""
+    asked = [group.apart for group in option.groups]
+    counts = Counter[tuple[int, str]]()
+    for number, _, host in tasks if any(asked) else ():
+        if (rule := asked[number]) is not None:
+            counts[number, host.domains[levels[rule.level]]] += 1
+    for (number, domain), count in counts.items():
+        if (rule := asked[number]) is not None and count > rule.most:
+            yield number, rule, domain, count
+
+
+def miscounted(
+    option: Option, tasks: Sequence[Located]
+) -> Iterator[tuple[int | None, HostCount, int]]:
+    """Yield the group, None for all, what is asked and the number of hosts if that is another."""
+    asks = [(None, option.hosts), *enumerate(group.num_hosts for group in option.groups)]
+    for which, asked in asks:
+        if asked is not None:
+            used = len({host.name for number, _, host in tasks if which in (None, number)})
+            if not asked.min <= used <= (asked.max or used):
+                yield which, asked, used
+
+
+def _located(placed: Placed) -> list[Located]:
+    return [(one.task.group, one.task.index, one.host) for one in placed.tasks]
+
+
+def _together(reading: Reading, *, tie: Tie) -> Iterator[Finding]:
+    """Require that the tasks of started and migrated jobs that are tied share a domain."""
+    levels = reading.cluster.levels
     for placed in reading.placed_anew:
-        if all(group.required is None for group in placed.option.groups):
-            continue
-        domains: defaultdict[int, set[str]] = defaultdict(set)
-        for task in placed.tasks:
-            if (level := task.group.required) is not None:
-                position = reading.cluster.levels[level]
-                domains[task.task.group].add(task.host.domains[position])
-        for number, used in domains.items():
-            if len(used) > 1:
-                level = placed.option.groups[number].required
-                yield Finding(
-                    (*placed.path, "tasks"),
-                    f"group {number} of job {placed.job.name!r} is in {len(used)} domains of level "
-                    f"{level!r}, {min(used)!r} and {max(used)!r} among them; expected one",
-                )
+        for level, part, used in torn(tie, levels, placed.option, _located(placed)):
+            said = {"job": placed.job.name, "n": len(used), "level": level}
+            text = tie.text.format(*part, **said, first=min(used), last=max(used))
+            yield Finding((*placed.path, "tasks"), text)
 
 
-RULES_OF_LEVELS = rules(required_level)
+_RULES_OF_TIES = tuple(Rule(tie.rule, partial(_together, tie=tie)) for tie in TIES)
+RULES_OF_LEVELS = _RULES_OF_TIES[:1]
 
 
 # Rules about topology constraints: joint levels, slices, domains, hosts, labels.
@@ -424,78 +505,28 @@ RULES_OF_LEVELS = rules(required_level)
 # They speak of started and migrated jobs; kept jobs stay as they are, and count where others come.
 
 
-def joint_level(reading: Reading) -> Iterator[Finding]:
-    """Require that all tasks of an option share a domain of the level that it requires."""
-    for placed in reading.placed_anew:
-        level = placed.option.required
-        if level is None:
-            continue
-        position = reading.cluster.levels[level]
-        used = {task.host.domains[position] for task in placed.tasks}
-        if len(used) > 1:
-            yield Finding(
-                (*placed.path, "tasks"),
-                f"job {placed.job.name!r} is in {len(used)} domains of level {level!r}, "
-                f"{min(used)!r} and {max(used)!r} among them; expected one for all groups",
-            )
-
-
-def slices(reading: Reading) -> Iterator[Finding]:
-    """Require that the tasks of each slice of a group share a domain of the slices' level."""
-    for placed in reading.placed_anew:
-        if all(group.slices is None for group in placed.option.groups):
-            continue
-        domains: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
-        for task in placed.tasks:
-            if (asked := task.group.slices) is not None:
-                position = reading.cluster.levels[asked.required]
-                key = task.task.group, task.task.index // asked.size
-                domains[key].add(task.host.domains[position])
-        for (number, part), used in domains.items():
-            if len(used) > 1:
-                yield Finding(
-                    (*placed.path, "tasks"),
-                    f"slice {part} of group {number} of job {placed.job.name!r} is in {len(used)} "
-                    f"domains, {min(used)!r} and {max(used)!r} among them; expected one",
-                )
-
-
 def apart(reading: Reading) -> Iterator[Finding]:
     """Require that no domain has more tasks of a group than the group allows."""
+    levels = reading.cluster.levels
     for placed in reading.placed_anew:
-        if all(group.apart is None for group in placed.option.groups):
-            continue
-        tasks: Counter[tuple[int, str]] = Counter()
-        for task in placed.tasks:
-            if (asked := task.group.apart) is not None:
-                position = reading.cluster.levels[asked.level]
-                tasks[task.task.group, task.host.domains[position]] += 1
-        for (number, domain), count in tasks.items():
-            asked = placed.option.groups[number].apart
-            if asked is not None and count > asked.most:
-                yield Finding(
-                    (*placed.path, "tasks"),
-                    f"{count} tasks of group {number} of job {placed.job.name!r} are in "
-                    f"{domain!r}; expected at most {asked.most} in one {asked.level}",
-                )
+        for number, rule, domain, count in crowded(levels, placed.option, _located(placed)):
+            yield Finding(
+                (*placed.path, "tasks"),
+                f"{count} tasks of group {number} of job {placed.job.name!r} are in {domain!r}; "
+                f"expected at most {rule.most} in one {rule.level}",
+            )
 
 
 def num_hosts(reading: Reading) -> Iterator[Finding]:
     """Require that an option, and each of its groups, is on as many hosts as it asks for."""
     for placed in reading.placed_anew:
-        asks = [(group.num_hosts, (number,)) for number, group in enumerate(placed.option.groups)]
-        everywhere = tuple(range(len(asks)))
-        for asked, numbers in [(placed.option.hosts, everywhere), *asks]:
-            if asked is None:
-                continue
-            used = {task.host.name for task in placed.tasks if task.task.group in numbers}
-            if len(used) < asked.min or len(used) > (asked.max or len(used)):
-                who = f"group {numbers[0]} of " if len(numbers) < len(everywhere) else ""
-                yield Finding(
-                    (*placed.path, "tasks"),
-                    f"{who}job {placed.job.name!r} is on {len(used)} hosts; expected "
-                    f"{asked.min} to {asked.max or 'any number'}",
-                )
+        for which, asked, used in miscounted(placed.option, _located(placed)):
+            several = which is not None and len(placed.option.groups) > 1
+            yield Finding(
+                (*placed.path, "tasks"),
+                f"{f'group {which} of ' * several}job {placed.job.name!r} is on {used} hosts; "
+                f"expected {asked.min} to {asked.max or 'any number'}",
+            )
 
 
 def anti_affinity(reading: Reading) -> Iterator[Finding]:
@@ -524,4 +555,4 @@ def anti_affinity(reading: Reading) -> Iterator[Finding]:
                 )
 
 
-RULES_OF_ARRANGEMENT = rules(joint_level, slices, apart, num_hosts, anti_affinity)
+RULES_OF_ARRANGEMENT = (*_RULES_OF_TIES[1:], *rules(apart, num_hosts, anti_affinity))

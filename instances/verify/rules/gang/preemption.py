@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind
@@ -23,16 +23,7 @@ from placewright.instances.verify.reading import (
     unavailable_hosts,
 )
 from placewright.instances.verify.result import Finding, rules
-from placewright.instances.verify.rules.gang.limits import (
-    Account,
-    Held,
-    Pools,
-    Resource,
-    accounts_of,
-    asked_in,
-    limits_of,
-    text_of,
-)
+from placewright.instances.verify.rules.gang.limits import Held, Ledger, Pools, text_of
 from placewright.instances.verify.rules.gang.places import RULES_OF_CAPACITY, RULES_OF_GPU_PARTS
 from placewright.instances.verify.rules.gang.waiting import Entitlement
 from placewright.instances.verify.shared_gpus import held, ran_together
@@ -95,9 +86,6 @@ class Leave:
 # quotas and pools.
 
 
-_Asked: TypeAlias = dict[str, Mapping[Resource, int]]
-"""What jobs count, by name."""
-
 _LOCAL = (*RULES_OF_CAPACITY, *(r for r in RULES_OF_GPU_PARTS if r.id != "slot"))
 
 
@@ -111,7 +99,7 @@ class PutBack:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._taking_turns = "groups" in reading.round.policy.spec.plan_sections
-        self.pools = Pools(reading)
+        self.pools, self._ledger = Pools(reading), Ledger(reading)
         self._positions = {victim.job.name: victim.path[1] for victim in reading.preempted}
         self._positions |= {placed.job.name: placed.position for placed in reading.migrated}
 
@@ -286,15 +274,15 @@ class PutBack:
         return ""
 
     def _quotas(self, back: Collection[str], gone: Collection[str], owners: Collection[str]) -> str:
-        for account in {a for job in owners for a in self._accounts(self._reading.jobs[job])}:
-            starts, victims = self._changes.get(account, ({}, {}))
-            after: Held = Counter(self._after.get(account, Counter()))
+        ledger = self._ledger
+        for account in {a for job in owners for a in ledger.accounts_before(job)}:
+            starts, victims = ledger.changes.get(account, ({}, {}))
+            after: Held = Counter(ledger.after.get(account, Counter()))
             for job in set(gone):
                 after.subtract(starts.get(job, {}))
             for job in set(back):
                 after.update(victims.get(job, {}))
-            for resource, limit in self._limits[account].items():
-                most = max(limit, self._before[account][resource])
+            for resource, most in ledger.most(account).items():
                 if after[resource] > most:
                     return (
                         f"{account} holds {text_of(resource, after[resource])}, "
@@ -310,57 +298,6 @@ class PutBack:
             return ""
         may = self.pools.limit_text(where)
         return f"{self.pools.text(where, held)}, where they may hold {may}"
-
-    @cached_property
-    def _limits(self) -> Mapping[Account, Mapping[Resource, int]]:
-        return limits_of(self._reading.round, by_region=self._reading.data is not None)
-
-    def _accounts(self, job: Job, hosts: Iterable[str] | None = None) -> list[Account]:
-        """Return the accounts that a running job counts in, or one on some hosts."""
-        found = accounts_of(job)
-        if job.tenant is not None and (data := self._reading.data) is not None:
-            there = self.hosts(job.name) if hosts is None else hosts
-            facts = self._reading.cluster.hosts
-            regions = sorted({facts[h].domains[data.facts.position] for h in there})
-            found += [Account("tenant", job.tenant, region) for region in regions]
-        return [account for account in found if account in self._limits]
-
-    @cached_property
-    def _before(self) -> Mapping[Account, Held]:
-        """What is held of each account before the round."""
-        before: defaultdict[Account, Held] = defaultdict(Counter)
-        for name in self._reading.running if self._limits else ():
-            for account in self._accounts(self._reading.jobs[name]):
-                before[account].update(asked_in(account, self._reading.option_run(name)))
-        return before
-
-    @cached_property
-    def _after(self) -> Mapping[Account, Held]:
-        """What is held of each account after the round."""
-        found: dict[Account, Held] = dict(self._before)
-        for account, (starts, victims) in self._changes.items():
-            found[account] = Counter(self._before.get(account, Counter()))
-            for asked in starts.values():
-                found[account].update(asked)
-            for asked in victims.values():
-                found[account].subtract(asked)
-        return found
-
-    @cached_property
-    def _changes(self) -> Mapping[Account, tuple[_Asked, _Asked]]:
-        """What each start and each preempted job counts, by account."""
-        found: dict[Account, tuple[_Asked, _Asked]] = {}
-        for placed in self._reading.started:
-            hosts = {task.host.name for task in placed.tasks}
-            for account in self._accounts(placed.job, hosts):
-                asked = asked_in(account, placed.option)
-                found.setdefault(account, ({}, {}))[0][placed.job.name] = asked
-        for victim in self._reading.preempted:
-            name = victim.job.name
-            for account in self._accounts(victim.job):
-                asked = asked_in(account, self._reading.option_run(name))
-                found.setdefault(account, ({}, {}))[1][name] = asked
-        return found
 
 
 def _on(jobs: Iterable[Placed], hosts: Collection[str]) -> tuple[Placed, ...]:

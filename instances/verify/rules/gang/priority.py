@@ -14,8 +14,8 @@ from typing import NamedTuple
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.verify.reading import ClassTerm, Precedence, Reading
-from placewright.instances.verify.rules.gang import terms
-from placewright.instances.verify.rules.gang.waiting import Entitlement, start_value
+from placewright.instances.verify.rules.gang.terms import worths
+from placewright.instances.verify.rules.gang.waiting import Entitlement
 
 TERM = "value"
 MOST = 8
@@ -104,6 +104,16 @@ def _joined(first: _Worth, second: _Worth) -> _Worth:
     )
 
 
+def by_class(
+    round_: Round, classes: Mapping[str, ClassTerm], counted: Iterable[tuple[Job, int, int]]
+) -> int | dict[str, int]:
+    """Return the sum of what jobs count with an option, or that of each class if there are some."""
+    if not classes:
+        return sum(amount for *_, amount in counted)
+    of = Entitlement(round_).of
+    return sums_of_classes(classes, ((of(job, option), amount) for job, option, amount in counted))
+
+
 class _Level:
     """What the jobs of one precedence are worth."""
 
@@ -137,16 +147,4 @@ def value(reading: Reading) -> int | dict[str, int]:
 
     Each is the sum of the started jobs' values, less those of the preempted jobs, of its class.
     """
-    round_ = reading.round
-    classes = class_terms(round_)
-    if not classes:
-        return terms.value(reading)
-    of = Entitlement(round_).of
-    counted = [
-        (of(one.job, one.chosen), start_value(round_, one.job, one.chosen))
-        for one in reading.started
-    ]
-    for one in reading.preempted:
-        option = reading.running[one.job.name].option
-        counted.append((of(one.job, option), -one.job.value_of(option)))
-    return sums_of_classes(classes, counted)
+    return by_class(reading.round, class_terms(reading.round), worths(reading))

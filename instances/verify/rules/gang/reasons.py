@@ -24,12 +24,12 @@ from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_pla
 from placewright.instances.verify.rules.gang.limits import (
     Account,
     Held,
+    Ledger,
     Pools,
     Resource,
     accounts_of,
     asked_by,
     asked_in,
-    limits_of,
 )
 from placewright.instances.verify.rules.gang.preemption import PutBack, Rank, Victims
 from placewright.instances.verify.rules.gang.timeline import KIND
@@ -190,10 +190,9 @@ class ReasonTests:
         self._states = ReasonStates(reading)
         self._known: dict[Hashable, bool] = {}
         self._within: dict[tuple[int, str], FreeHosts] = {}
-        self._quotas = limits_of(reading.round, by_region=reading.data is not None)
+        self._ledger = Ledger(reading)
         self._used_back: dict[tuple[Account, Rank, frozenset[str]], Held] = {}
         self._victims: dict[Account, list[tuple[Rank, str]]] = {}
-        self._after: dict[Account, Held] = {}
         self._limits: dict[Account, dict[Resource, int]] = {}
         self._class_keys: dict[int, Hashable] = {}  # by option, each of which the round keeps alive
 
@@ -262,7 +261,7 @@ class ReasonTests:
 
     def accounts(self, job: Job, region: str | None = None) -> list[Account]:
         """Return the accounts with limits that a job counts in."""
-        return [account for account in accounts_of(job, region) if account in self._quotas]
+        return [account for account in accounts_of(job, region) if account in self._ledger.limits]
 
     def used(self, job: Job, option: int, account: Account) -> dict[str, Held]:
         """Return what the jobs of an account of a job use, as an option of the job sees it.
@@ -271,7 +270,7 @@ class ReasonTests:
         that no others may preempt, and the starts that may had not come. By "" what they hold after
         the round.
         """
-        found = {"": self._used_after(account)}
+        found = {"": self._ledger.after.get(account, Counter())}
         for rank, name in self._victims_of(account):
             if self._states.keeps_place(name, job, option):
                 found[name] = self._used_with(account, rank, self._states.starts_over(name))
@@ -280,32 +279,15 @@ class ReasonTests:
     def _victims_of(self, account: Account) -> list[tuple[Rank, str]]:
         """Return the preempted jobs that count in an account."""
         if account not in self._victims:
-            self._victims[account] = [
-                (rank, name) for rank, name in self._states.victims if self._ran_in(name, account)
-            ]
+            mine = self._ledger.changes.get(account, ({}, {}))[1]
+            self._victims[account] = [one for one in self._states.victims if one[1] in mine]
         return self._victims[account]
 
     def limits(self, account: Account) -> dict[Resource, int]:
         """Return what the jobs of an account may hold: its limits, or what they held if more."""
         if account not in self._limits:
-            reading, quotas = self._reading, self._quotas.get(account, {})
-            held: Held = Counter()
-            for name in reading.running if quotas else ():
-                if self._ran_in(name, account):
-                    held.update(asked_in(account, reading.option_run(name)))
-            self._limits[account] = {name: max(most, held[name]) for name, most in quotas.items()}
+            self._limits[account] = self._ledger.most(account)
         return self._limits[account]
-
-    def _ran_in(self, job: str, account: Account) -> bool:
-        """Whether a running job counts in an account."""
-        asking, host = self._reading.jobs[job], self._reading.running[job].tasks[0].host
-        return account in accounts_of(asking, account.region) and self._is_in(host, account.region)
-
-    def _is_in(self, host: str, region: str | None) -> bool:
-        data = self._reading.data
-        if region is None or data is None:
-            return True
-        return data.facts.regions[data.facts.region_of(self._reading.cluster.hosts[host])] == region
 
     def _used_with(self, account: Account, least: Rank, over: frozenset[str]) -> Held:
         """Return what an account uses with preempted jobs back that only some others may preempt.
@@ -314,37 +296,15 @@ class ReasonTests:
         """
         key = account, least, over
         if key not in self._used_back:
-            reading = self._reading
-            stay = [*reading.kept, *reading.migrated]
-            stay += [one for one in reading.started if one.job.name not in over]
-            used: Held = Counter()
-            for placed in stay:
-                if self._counts_in(placed, account):
-                    used.update(asked_in(account, placed.option))
+            starts, victims = self._ledger.changes.get(account, ({}, {}))
+            used: Held = Counter(self._ledger.after.get(account, Counter()))
+            for name in over & starts.keys():
+                used.subtract(starts[name])
             for rank, name in self._victims_of(account):
                 if rank >= least and self._states.starts_over(name) <= over:
-                    used.update(asked_in(account, reading.option_run(name)))
+                    used.update(victims[name])
             self._used_back[key] = used
         return self._used_back[key]
-
-    def _counts_in(self, placed: Placed, account: Account) -> bool:
-        """Whether a job that runs after the round counts in an account."""
-        return (
-            account in accounts_of(placed.job, account.region)
-            and bool(placed.tasks)
-            and self._is_in(placed.tasks[0].host.name, account.region)
-        )
-
-    def _used_after(self, account: Account) -> Held:
-        """Return what the jobs of an account hold after the round."""
-        if account not in self._after:
-            of_region = {one for one in self._quotas if one.region == account.region}
-            self._after |= {one: Counter() for one in of_region}
-            for placed in self._reading.placed:
-                for mine in accounts_of(placed.job, account.region):
-                    if mine in of_region and self._counts_in(placed, mine):
-                        self._after[mine].update(asked_in(mine, placed.option))
-        return self._after[account]
 
 
 # Rules about jobs that may not start yet, and about those that wait for a reservation.

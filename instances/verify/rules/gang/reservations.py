@@ -7,7 +7,7 @@ before the plan and after it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -15,8 +15,9 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.errors import Path
-from placewright.instances.verify.reading import Reading
+from placewright.instances.verify.reading import HostFacts, Reading
 from placewright.instances.verify.result import Finding, rules
+from placewright.instances.verify.rules.gang.places import TIES, Located, crowded, miscounted, torn
 from placewright.instances.verify.rules.gang.timeline import (
     FOREVER,
     KIND,
@@ -153,7 +154,7 @@ class _Replay:
     def _misplaced(self, option: Option, reserved: ReservedJob, end: float) -> str:
         """Say which tasks are where they may not be, "" if none is."""
         number = Counter[int]()
-        domains: dict[tuple[int, str], set[str]] = defaultdict(set)
+        hosts: list[tuple[HostFacts, int, int]] = []
         for entry in reserved.tasks:
             host = self._reading.cluster.hosts.get(entry.host)
             if host is None or entry.group >= len(option.groups):
@@ -162,21 +163,30 @@ class _Replay:
             if not self._timeline.may_arrive(group, host, reserved.at, end):
                 return f"no task of group {entry.group} may arrive on host {entry.host!r}"
             number[entry.group] += entry.tasks
-            for key, level in ((entry.group, group.required), (-1, option.required)):
-                if level is not None:
-                    position = self._reading.cluster.levels[level]
-                    domains[key, level].add(host.domains[position])
+            hosts.append((host, entry.group, entry.tasks))
         for index, group in enumerate(option.groups):
             if number[index] != group.count:
                 return f"{number[index]} tasks of group {index}; expected {group.count}"
-        for (_, level), found in domains.items():
-            if len(found) > 1:
-                return f"tasks in {len(found)} domains of level {level!r}; expected one"
-        asks = [(None, option.hosts), *enumerate(group.num_hosts for group in option.groups)]
-        for which, asked in asks:
-            used = {entry.host for entry in reserved.tasks if which in (None, entry.group)}
-            if asked is not None and not asked.min <= len(used) <= (asked.max or len(used)):
-                return f"tasks on {len(used)} hosts; expected {asked.min} to {asked.max or 'any'}"
+        return self._misarranged(option, hosts)
+
+    def _misarranged(self, option: Option, hosts: list[tuple[HostFacts, int, int]]) -> str:
+        """Say which constraint of topology tasks break, by host, group and number; "" if none.
+
+        Which task is where is not said: neighbours are numbered one after the other.
+        """
+        levels, tasks = self._reading.cluster.levels, list[Located]()
+        next_of = Counter[int]()
+        for host, group, number in sorted(hosts, key=lambda one: one[0].domains):
+            first = next_of[group]
+            next_of[group] += number
+            tasks += [(group, index, host) for index in range(first, first + number)]
+        for tie in TIES:
+            for level, _, used in torn(tie, levels, option, tasks):
+                return f"tasks in {len(used)} domains of level {level!r}; expected one"
+        for group, rule, domain, count in crowded(levels, option, tasks):
+            return f"{count} tasks of group {group} in {domain!r}; expected at most {rule.most}"
+        for _, asked, number in miscounted(option, tasks):
+            return f"tasks on {number} hosts; expected {asked.min} to {asked.max or 'any'}"
         return ""
 
     def _in_turn(self) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import TaskKind
 from placewright.instances.verify.reading import Placed, Reading, demand
@@ -198,12 +199,13 @@ def _free(reading: Reading) -> FreeHosts:
 # turns; `freed`, `opened` and `leftover` look at the hosts that it holds.
 
 
-def value(reading: Reading) -> int:
-    """Sum of the started jobs' values, less those of the preempted jobs."""
-    gained = sum(start_value(reading.round, p.job, p.chosen) for p in reading.started)
-    return gained - sum(
-        victim.job.value_of(reading.running[victim.job.name].option) for victim in reading.preempted
-    )
+def worths(reading: Reading) -> Iterator[tuple[Job, int, int]]:
+    """Yield the started jobs with option and value, and the preempted ones, less theirs."""
+    for placed in reading.started:
+        yield placed.job, placed.chosen, start_value(reading.round, placed.job, placed.chosen)
+    for victim in reading.preempted:
+        option = reading.running[victim.job.name].option
+        yield victim.job, option, -victim.job.value_of(option)
 
 
 def progress(reading: Reading) -> int:
@@ -216,16 +218,8 @@ def progress(reading: Reading) -> int:
 
 def entitled(reading: Reading) -> int:
     """`value` of the options alone that are covered by the guarantees of tenants."""
-    entitlement = Entitlement(reading.round)
-    total = 0
-    for placed in reading.started:
-        if entitlement.of(placed.job, placed.chosen).entitled:
-            total += start_value(reading.round, placed.job, placed.chosen)
-    for victim in reading.preempted:
-        option = reading.running[victim.job.name].option
-        if entitlement.of(victim.job, option).entitled:
-            total -= victim.job.value_of(option)
-    return total
+    of = Entitlement(reading.round).of
+    return sum(worth for job, option, worth in worths(reading) if of(job, option).entitled)
 
 
 def disruption(reading: Reading) -> int:

@@ -11,13 +11,12 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from placewright.array_types import Bools, Ints
-from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import Document, Index, Many, Name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.errors import Path
-from placewright.instances.verify.reading import HostFacts, Placed, Reading, demand
+from placewright.instances.verify.reading import HostFacts, Placed, Reading, demand, reserved_places
 from placewright.instances.verify.result import Finding
 from placewright.instances.verify.rules.gang.free_hosts import PoolsLeft, is_plain
 from placewright.instances.verify.rules.gang.limits import (
@@ -140,15 +139,7 @@ class Timeline:
         self.reading, now = reading, reading.round.now
         self.windows = Windows(reading.round)
         self._pools = Pools(reading)
-        self._closed_hosts = set[str]()
-        closed = defaultdict[str, set[int]](set)
-        for entry in reading.round.reservations:
-            for name in expand(entry.host):
-                if entry.gpus is None:
-                    self._closed_hosts.add(name)
-                else:
-                    closed[name] |= set(entry.gpus)
-        self.closed_gpus: Mapping[str, set[int]] = closed
+        self._closed_hosts, self.closed_gpus = reserved_places(reading.round)
         self.running: Sequence[Held] = [
             Held(job, reading.option_run(name), before.tasks, end_of(job, now), False)
             for name, before in reading.running.items()

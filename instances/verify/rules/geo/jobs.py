@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import reduce
 from operator import and_, or_
@@ -11,10 +10,10 @@ from placewright.instances.documents.geo import Read
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Detail, Reason
 from placewright.instances.documents.plan_data import Home, RemoteRead, WaitsForData
-from placewright.instances.documents.quantities import amount_text
 from placewright.instances.errors import Path
 from placewright.instances.verify.reading import Data, Reading, bits
 from placewright.instances.verify.result import Finding, Rule, rules
+from placewright.instances.verify.rules.gang.limits import exceeded
 
 # Rules of the policy `replicas` about jobs: none starts, and each that can run has a home.
 
@@ -198,49 +197,9 @@ def residency(reading: Reading) -> Iterator[Finding]:
 def region_quota(reading: Reading) -> Iterator[Finding]:
     """Require that a tenant holds no more in a region than its quota there, or than before.
 
-    Jobs migrate within their region, so only where one starts a tenant can come to hold more.
+    Jobs migrate within their region.
     """
-    data = reading.geo
-    quotas = {
-        (region, tenant): quota
-        for region, entry in data.facts.entries.items()
-        for tenant, quota in entry.quotas.items()
-    }
-    if not quotas:
-        return
-    last = {
-        (data.runs.get(placed.job.name), placed.job.tenant): placed for placed in reading.started
-    }
-    before: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
-    change: defaultdict[tuple[int | None, str | None], int] = defaultdict(int)
-    stopped = {victim.job.name for victim in reading.preempted}
-    hosts = reading.cluster.hosts
-    owners = {tenant for _, tenant in quotas}
-    for name, running in reading.running.items():
-        job = reading.jobs[name]
-        if job.tenant not in owners:
-            continue
-        here = data.facts.region_of(hosts[running.tasks[0].host])
-        where: tuple[int | None, str | None] = (here, job.tenant)
-        if where in last and where in quotas:
-            held = job.options[running.option].milli_gpu
-            before[where] += held
-            change[where] -= held * (name in stopped)
-    for placed in reading.started:
-        where = data.runs.get(placed.job.name), placed.job.tenant
-        if where in quotas:
-            change[where] += placed.option.milli_gpu
-    for (region, owner), quota in quotas.items():
-        held = before[region, owner]
-        after = held + change[region, owner]
-        if after > max(quota, held):
-            yield Finding(
-                last[region, owner].path,
-                f"jobs of tenant {owner!r} hold {amount_text('gpu', after)} in region "
-                f"{data.facts.regions[region]!r} together; expected at most "
-                f"{amount_text('gpu', max(quota, held))} (quota {amount_text('gpu', quota)}, "
-                f"held before the round {amount_text('gpu', held)})",
-            )
+    return exceeded(reading, "tenant", by_region=True)
 
 
 def data_reason(reading: Reading) -> Iterator[Finding]:
