@@ -1,4 +1,7 @@
-"""Checks of a cluster, its pools and host sets, and of topology constraints on it."""
+"""Checks of a cluster, its pools and host sets, and of topology constraints on it.
+
+What is wrong is an `InvalidInputError` with its path in the Cluster or Round document.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,6 @@ def check_pools(document: ClusterDocument) -> None:
     """Refuse pools of levels or domains that the cluster does not have, or given twice.
 
     All pools of a resource count per task, or all count per job.
-
-    Raises
-    ------
-    InvalidInputError
-        All errors, with their paths in the Cluster document.
     """
     errors = Errors()
     first: dict[str, int] = {}
@@ -78,13 +76,7 @@ def _check_domains(pool: Pool, path: Path, document: ClusterDocument) -> None:
 
 
 def check_uses(round_: Round) -> None:
-    """Refuse options that use what no pool has per job, and no cap limits that no host has.
-
-    Raises
-    ------
-    InvalidInputError
-        All errors, with their paths in the Round document.
-    """
+    """Refuse options that use what no pool has per job, and no cap limits that no host has."""
     pools = {pool.resource: pool.per for pool in round_.cluster.pools}
     per_job = {resource for resource, per in pools.items() if per == "job"}
     capped = {name for cap in round_.caps.values() for name in cap.resources if "@" in name}
@@ -291,13 +283,7 @@ MAX_MEMBERS = 20_000_000
 
 
 def check_host_sets(round_: Round, hosts: Collection[str]) -> None:
-    """Refuse host sets of which not all hosts are in the cluster, or that are too large together.
-
-    Raises
-    ------
-    InvalidInputError
-        All errors, with their paths in the Round document.
-    """
+    """Refuse host sets with hosts that the cluster does not have, or too large together."""
     members = sum(ranges.size(name) for names in round_.host_sets.values() for name in names)
     if members > MAX_MEMBERS:
         raise InvalidInputError(
@@ -313,13 +299,7 @@ def check_host_sets(round_: Round, hosts: Collection[str]) -> None:
 
 
 def check_allowed_hosts(round_: Round, hosts: Collection[str]) -> None:
-    """Refuse task groups that name hosts or host sets that the round does not have.
-
-    Raises
-    ------
-    InvalidInputError
-        All errors, with their paths in the Round document.
-    """
+    """Refuse task groups that name hosts or host sets that the round does not have."""
     errors = Errors()
     seen: set[str] = set()  # jobs that share a list are many, and a range is long
     for i, job in enumerate(round_.jobs):
@@ -345,13 +325,7 @@ def check_allowed_hosts(round_: Round, hosts: Collection[str]) -> None:
 
 
 def check_arrangement(round_: Round) -> None:
-    """Refuse unknown levels, wrong slices and numbers of hosts, GPUs that cannot communicate.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
-    """
+    """Refuse unknown levels, wrong slices and numbers of hosts, GPUs that cannot communicate."""
     levels = (*round_.cluster.levels, HOST_LEVEL)
     level_of: dict[str, str] = {}
     errors = Errors()

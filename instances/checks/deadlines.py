@@ -1,4 +1,7 @@
-"""Checks of deadlines and the section `leases` against the rest of a round."""
+"""Checks of deadlines and the section `leases` against the rest of a round.
+
+What is wrong is an `InvalidInputError` with its path in the Round document.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,7 @@ MAX_ROWS = 64
 
 
 def check_deadlines(round_: Round) -> None:
-    """Refuse deadlines that do not suit their jobs.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
-    """
+    """Refuse deadlines that do not suit their jobs."""
     errors = Errors()
     for i, job in enumerate(round_.jobs):
         errors.note(_check_job, job, round_.now, ("jobs", i, "deadline"))
@@ -86,13 +83,7 @@ def unions(sets: Collection[frozenset[str]]) -> set[frozenset[str]]:
 
 
 def check_leases(round_: Round, hosts: Mapping[str, Hardware]) -> None:
-    """Refuse outages of unknown hosts or under pinned jobs, and more leases than can be planned.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
-    """
+    """Refuse outages of unknown hosts or under pinned jobs, and more leases than can be planned."""
     asking = sum(job.deadline is not None for job in round_.jobs)
     if asking * round_.leases.horizon > MAX_CELLS:
         raise InvalidInputError(

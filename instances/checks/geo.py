@@ -1,4 +1,7 @@
-"""Checks of the section `geo`, and of the reads and regions of jobs."""
+"""Checks of the section `geo`, and of the reads and regions of jobs.
+
+What is wrong is an `InvalidInputError` with its path in the Round document.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,7 @@ MAX_COST = 10**15
 
 
 def check_data(round_: Round) -> None:
-    """Refuse reads and regions of jobs that name what the round does not have.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
-    """
+    """Refuse reads and regions of jobs that name what the round does not have."""
     regions = _regions(round_.cluster, round_.geo)
     region_of = _region_of_hosts(round_, regions)
     datasets = {dataset.name for dataset in round_.geo.datasets}
@@ -55,11 +52,6 @@ def check_geo(round_: Round, hosts: Mapping[str, Hardware]) -> None:
 
     Data that nobody holds, links that carry nothing, regions without GPUs, and jobs that may be
     nowhere are legal: the plan says who waits for that.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
     """
     geo = round_.geo
     regions = _regions(round_.cluster, geo)

@@ -1,4 +1,7 @@
-"""Checks of caps and cells: they limit what the cluster has, and jobs count in what there is."""
+"""Checks of caps and cells: they limit what the cluster has, and jobs count in what there is.
+
+What is wrong is an `InvalidInputError` with its path in the Round document.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,7 @@ from placewright.topology.chain import claims_fit
 
 
 def check_caps(round_: Round, resources: Collection[str]) -> None:
-    """Refuse caps on GPU models or resources that the round does not have.
-
-    Raises
-    ------
-    InvalidInputError
-        All errors, with their paths in the Round document.
-    """
+    """Refuse caps on GPU models or resources that the round does not have."""
     if not round_.caps:
         return
     has = (hardware(entry) for entry in round_.cluster.hosts)
@@ -55,11 +52,6 @@ def check_caps_of_jobs(round_: Round) -> None:
 
     Where a cap limits GPUs of a model, what a job counts must not depend on its place: a task group
     that may have this model has no other.
-
-    Raises
-    ------
-    InvalidInputError
-        All errors, with their paths in the Round document.
     """
     errors = Errors()
     models = {name: frozenset(cap.gpus_by_model) for name, cap in round_.caps.items()}
@@ -106,11 +98,6 @@ def check_cells(round_: Round) -> None:
     ----------
     round_
         Its cluster, tenants, jobs and what they run on have been checked.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
     """
     if not round_.bindings and not any(tenant.cells for tenant in round_.tenants):
         return

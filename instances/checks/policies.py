@@ -1,4 +1,7 @@
-"""Checks that each policy adds, and fields that only some policies read."""
+"""Checks that each policy adds, and fields that only some policies read.
+
+What is wrong is an `InvalidInputError` with its path in the Round document.
+"""
 
 from __future__ import annotations
 
@@ -51,26 +54,14 @@ _JOBS = "jobs"
 
 
 def check_job_fields(round_: Round) -> None:
-    """Refuse jobs with fields that the policy does not read.
-
-    Raises
-    ------
-    InvalidInputError
-        All such fields, with their paths in the Round document.
-    """
+    """Refuse jobs with fields that the policy does not read."""
     names = [name for owner, name in _unused(round_) if owner == _JOBS]
     paths = _given(round_.jobs, names, _JOBS)
     _refuse(_refused(round_, path, "expected none") for path in paths)
 
 
 def check_fields(round_: Round) -> None:
-    """Refuse fields of the round, its tenants and its policy that the policy does not read.
-
-    Raises
-    ------
-    InvalidInputError
-        All such fields, with their paths in the Round document.
-    """
+    """Refuse fields of the round, its tenants and its policy that the policy does not read."""
     paths: list[Path] = []
     for owner, name in _unused(round_):
         if owner == "tenants":

@@ -1,4 +1,7 @@
-"""Checks of running jobs: their tasks fit the hosts and GPUs that they hold, and their profiles."""
+"""Checks of running jobs: their tasks fit the hosts and GPUs that they hold, and their profiles.
+
+What is wrong is an `InvalidInputError` with its path in the Round document.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,6 @@ def check_parts(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         Its running tasks are on GPUs of the cluster, which have the milli-GPU that they hold.
     hosts
         What each host of the cluster has, by name.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
     """
     slices: defaultdict[tuple[str, int], list[tuple[Slice, int]]] = defaultdict(list)
     others: dict[tuple[str, int], Path] = {}
@@ -150,11 +148,6 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         Its cluster must have passed `check_cluster`.
     hosts
         What each host of the cluster has, by name.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault of each job, with its path in the Round document.
     """
     together = MarginalUsage(round_)
     held: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -296,13 +289,7 @@ def _demand(group: TaskGroup) -> Iterator[tuple[str, int]]:
 
 
 def _check_groups(round_: Round) -> None:
-    """Refuse groups that run with more jobs than a group may have.
-
-    Raises
-    ------
-    InvalidInputError
-        For the first job that is too many.
-    """
+    """Refuse groups that run with more jobs than a group may have."""
     most = min(round_.sharing.most, round_.sharing.slots)
     for jobs in running_groups(round_):
         if len(jobs) > most:
@@ -323,13 +310,7 @@ MAX_LOADS = 2_000
 
 
 def check_profiles(round_: Round) -> None:
-    """Refuse profiles with a stage too many or too few, and those of jobs without GPUs.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
-    """
+    """Refuse profiles with a stage too many or too few, and those of jobs without GPUs."""
     resources = round_.sharing.resources
     errors = Errors()
     for i, job in enumerate(round_.jobs):
@@ -354,13 +335,7 @@ def check_sharing(
     round_: Round,
     hosts: Mapping[str, Hardware],  # noqa: ARG001
 ) -> None:
-    """Refuse conflicts of unknown jobs, and series too long to compare.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault, with its path in the Round document.
-    """
+    """Refuse conflicts of unknown jobs, and series too long to compare."""
     _check_conflicts(round_)
     _check_series(round_)
 

@@ -1,4 +1,7 @@
-"""Reading and writing documents as JSON or YAML; `-` is standard input or output."""
+"""Reading and writing documents as JSON or YAML; `-` is standard input or output.
+
+Whatever cannot be read, or is not what it should be, is an `InvalidInputError`.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,7 @@ from placewright.instances.io.validation_messages import invalid_input, lines_of
 
 
 def entries_of(folder: str) -> list[os.DirEntry[str]]:
-    """Return what is in a folder, but not in folders below, sorted by path.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be read.
-    """
+    """Return what is in a folder, but not in folders below, sorted by path."""
     try:
         return sorted(os.scandir(folder), key=lambda entry: entry.path)
     except OSError as error:
@@ -141,24 +138,12 @@ def load_edits(path: AnyPath) -> Edits:
 
 
 def load_values(path: AnyPath) -> Any:
-    """Read plain values from JSON or YAML, of whatever form.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read, or is neither JSON nor YAML as `yaml_json` has it.
-    """
+    """Read plain values from JSON or YAML, of whatever form."""
     return parse_values(load_text(path), os.fspath(path))
 
 
 def load_text(path: AnyPath) -> str:
-    """Read a file of text in UTF-8, within the limits of a document.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read, is no text, is empty or too long.
-    """
+    """Read a file of text in UTF-8, within the limits of a document."""
     file = os.fspath(path)
     try:
         return _text(file)
@@ -167,13 +152,7 @@ def load_text(path: AnyPath) -> str:
 
 
 def parse_values(text: str, file: str) -> Any:
-    """Return plain values of the text of a file, which is JSON or YAML by its name and start.
-
-    Raises
-    ------
-    InvalidInputError
-        It is neither, as `yaml_json` has them.
-    """
+    """Return plain values of the text of a file, which is JSON or YAML by its name and start."""
     try:
         return _parse(text, file)
     except InvalidInputError as error:
@@ -255,35 +234,17 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None, *, lenient: boo
 
 
 def parse_cluster(raw: Mapping[str, Any], file: str | None = None) -> ClusterDocument:
-    """Turn plain values into a Cluster and check its references.
-
-    Raises
-    ------
-    InvalidInputError
-        It is not a valid Cluster.
-    """
+    """Turn plain values into a Cluster and check its references."""
     return _document(ClusterDocument, raw, file, _checked_cluster)
 
 
 def parse_plan(raw: Mapping[str, Any], file: str | None = None) -> Plan:
-    """Turn plain values into a Plan.
-
-    Raises
-    ------
-    InvalidInputError
-        It is not a valid Plan.
-    """
+    """Turn plain values into a Plan."""
     return _document(Plan, raw, file)
 
 
 def parse_edits(raw: Mapping[str, Any], file: str | None = None) -> Edits:
-    """Turn plain values into Edits.
-
-    Raises
-    ------
-    InvalidInputError
-        They are no valid Edits.
-    """
+    """Turn plain values into Edits."""
     return _document(Edits, raw, file)
 
 
@@ -334,13 +295,7 @@ def _without_slots(document: Document) -> Any:
 
 
 def headed(raw: Any, file: str | None, *kinds: str) -> dict[str, Any]:
-    """Return plain values if they are a mapping of a known version and one of these kinds.
-
-    Raises
-    ------
-    InvalidInputError
-        They are something else.
-    """
+    """Return plain values if they are a mapping of a known version and one of these kinds."""
     try:
         if not isinstance(raw, dict):
             raise InvalidInputError("expected a mapping with apiVersion and kind", value=raw)
@@ -361,13 +316,7 @@ def _text(file: str) -> str:
 
 
 def text_of(content: bytes) -> str:
-    """Return the text of a document's bytes, in UTF-8 and within the limits of a document.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no text, empty, or too long.
-    """
+    """Return the text of a document's bytes, in UTF-8 and within the limits of a document."""
     if len(content) > MAX_JSON_MIB * _MIB:
         raise InvalidInputError(f"too long; expected at most {MAX_JSON_MIB} MiB")
     if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:

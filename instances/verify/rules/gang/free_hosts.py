@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
+from placewright.instances.documents.policy import TaskKind
 from placewright.instances.documents.pools import Pool
 from placewright.instances.verify.reading import (
     HostFacts,
@@ -212,8 +215,8 @@ class FreeHosts:
         for name, some in gpus.items():
             self.gpus[self.index[name], list(some)] = 0
 
-    def take(self, tasks: Iterable[tuple[Task, TaskGroup]]) -> None:
-        """Take what tasks hold."""
+    def take(self, tasks: Iterable[tuple[Task, TaskGroup]], *, whole_slices: bool = True) -> None:
+        """Take what tasks hold: of a GPU with MIG slices all, as nothing else is beside them."""
         self._rooms.clear()
         at: list[int] = []
         asks: list[Ints] = []
@@ -225,8 +228,7 @@ class FreeHosts:
                 known[id(group)] = self._asks(group)
             at.append(host)
             asks.append(known[id(group)])
-            # Beside MIG slices there is nothing else on a GPU.
-            taken = WHOLE_GPU if group.mig else min(group.gpu, WHOLE_GPU)
+            taken = WHOLE_GPU if group.mig and whole_slices else min(group.gpu, WHOLE_GPU)
             # What is not there other rules report.
             there = self._hosts[host].hardware.gpus
             gpus += [(host, gpu, taken) for gpu in task.gpus if gpu < there]
@@ -321,6 +323,18 @@ class FreeHosts:
         """Whether some host has a resource at all."""
         return resource == "gpu" or resource in self._resources
 
+    def usable(self, gpus: Ints, kind: TaskType) -> int:
+        """Return how much of some free milli-GPU (hosts, GPUs) a task type can use."""
+        if not kind.gpu or any(name not in self._resources for name, _ in kind.wanted):
+            return 0
+        large = gpus >= min(kind.gpu, WHOLE_GPU)
+        fits = large.sum(axis=1) >= -(-kind.gpu // WHOLE_GPU)
+        for name, amount in kind.wanted:
+            fits &= self._free[:, self._resources[name]] >= amount
+        if kind.models is not None:
+            fits &= np.array([host.hardware.gpu_model in kind.models for host in self._hosts])
+        return int(gpus[fits][large[fits]].sum())
+
     def inside(self, level: str, domain: str) -> Bools:
         """Return which hosts are in a domain, none if there is no such level or domain."""
         if level not in self._levels:
@@ -414,3 +428,63 @@ def _occupy(gpus: Ints, number: Ints, group: TaskGroup) -> None:
             each = min(group.gpu, WHOLE_GPU)
             chosen = np.flatnonzero(gpus[host] >= each)[: max(group.gpu // WHOLE_GPU, 1)]
             gpus[host, chosen] -= each
+
+
+# The term `stranded`: free GPUs that the tasks to be expected cannot use.
+#
+# Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+# Gradient Descent", USENIX ATC 2023, section 4; here with memory and other resources besides CPU.
+
+
+class TaskType(NamedTuple):
+    """A task type of the mix: milli-GPU, other resources by name, GPU models (None: any)."""
+
+    gpu: int
+    wanted: tuple[tuple[str, int], ...]
+    models: frozenset[str] | None
+
+
+def stranded(reading: Reading) -> int:
+    """Free milli-GPU that task types cannot use, weighted by their frequency.
+
+    Sum over the hosts where tasks may arrive and over the kinds of the mix of the kind's weight
+    times: the free milli-GPU of the host's GPUs that each have less free than a task of the kind
+    takes of one, if the host has room for such a task; all free milli-GPU of the host, if it has
+    not, or if the kind takes no GPU. Reserved GPUs have nothing free, and what is free of a GPU
+    with MIG slices is of use to no kind.
+    """
+    state = FreeHosts(reading)
+    tasks = list(reading.placed_tasks())
+    state.take(((placed.task, placed.group) for placed in tasks), whole_slices=False)
+    state.close(reading)
+    gpus = np.where(state.open[:, None], state.gpus.clip(min=0), 0)
+    usable = gpus.copy()
+    for placed in tasks if reading.sliced else ():
+        if placed.group.mig is not None:
+            there = [gpu for gpu in placed.task.gpus if gpu < placed.host.hardware.gpus]
+            usable[state.index[placed.host.name], there] = 0
+    every, kinds = int(gpus.sum()), _task_types(reading)
+    return sum(weight * (every - state.usable(usable, kind)) for kind, weight in kinds.items())
+
+
+def _task_types(reading: Reading) -> Counter[TaskType]:
+    """Weights of the task types of the mix; without any those of all jobs, except MIG slices."""
+    kinds: Counter[TaskType] = Counter()
+    for kind, weight in _mix(reading):
+        wanted = demand(kind) if isinstance(kind, TaskGroup) else _demand(kind)
+        models = None if kind.gpu_models is None else frozenset(kind.gpu_models)
+        kinds[TaskType(kind.gpu, tuple(w for w in wanted if w[1]), models)] += weight
+    return kinds
+
+
+def _demand(kind: TaskKind) -> tuple[tuple[str, int], ...]:
+    return ("cpu", kind.cpu), ("memory", kind.memory)
+
+
+def _mix(reading: Reading) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
+    if reading.round.policy.mix is not None:
+        yield from ((kind, kind.weight) for kind in reading.round.policy.mix)
+        return
+    for job in reading.round.jobs:
+        option = job.options[0 if job.running is None else job.running.option]
+        yield from ((group, group.count) for group in option.groups if group.mig is None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from placewright.instances.verify.policies import PolicyRules
 from placewright.instances.verify.rules.gang import timeline
 from placewright.instances.verify.rules.gang.collectives import bottleneck
+from placewright.instances.verify.rules.gang.free_hosts import stranded
 from placewright.instances.verify.rules.gang.limits import sums
 from placewright.instances.verify.rules.gang.places import RULES_OF_MAINTENANCE
 from placewright.instances.verify.rules.gang.priority import class_terms, value
@@ -21,7 +22,6 @@ from placewright.instances.verify.rules.gang.terms import (
     leftover,
     progress,
     remaining,
-    stranded,
 )
 
 POLICY = PolicyRules(
