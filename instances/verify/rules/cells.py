@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -486,7 +487,6 @@ class _Judgement:
     def __init__(self, reading: Reading, world: CellFacts, bound: list[BoundCell]) -> None:
         self._reading, self._world, self._bound = reading, world, bound
         self._tests, self._left = ReasonTests(reading), world.left(bound)
-        self._beside: FreeHosts | None = None
 
     def refuted(self, job: Job, reason: Reason, detail: Detail) -> str:
         """Say what refutes a reason, "" if nothing does."""
@@ -621,22 +621,20 @@ class _Judgement:
         state.open &= inside
         return state
 
-    @property
+    @cached_property
     def _beside_guaranteed(self) -> FreeHosts:
         """What guaranteed and pinned jobs leave where tasks may arrive."""
-        if self._beside is None:
-            self._beside = FreeHosts(self._reading)
-            self._beside.close(self._reading)
-            running = self._reading.running
-            there = [
-                placed
-                for placed in self._reading.placed
-                if self._world.guaranteed(placed.job)
-                or (placed.job.name in running and running[placed.job.name].pinned)
-            ]
-            self._beside.take((task.task, task.group) for one in there for task in one.tasks)
-            self._beside.pools.beside(Pools(self._reading).taken_by_all(there))
-        return self._beside
+        state, running = FreeHosts(self._reading), self._reading.running
+        state.close(self._reading)
+        there = [
+            placed
+            for placed in self._reading.placed
+            if self._world.guaranteed(placed.job)
+            or (placed.job.name in running and running[placed.job.name].pinned)
+        ]
+        state.take((task.task, task.group) for one in there for task in one.tasks)
+        state.pools.beside(Pools(self._reading).taken_by_all(there))
+        return state
 
 
 RULES_OF_REASONS_OF_CELLS = rules(cell_reason)

@@ -170,6 +170,8 @@ class FreeHosts:
     ----------
     gpus : int64 (hosts, most GPUs of one)
         Free milli-GPU, 0 where there is none.
+    left : int64 (hosts, resources)
+        What else is free.
     open : bool (hosts,)
         Whether tasks may arrive.
     pools : PoolsLeft
@@ -189,7 +191,7 @@ class FreeHosts:
         self.gpus = np.where(exists, WHOLE_GPU, 0)
         names = dict.fromkeys(name for host in hosts for name in host.hardware.capacity)
         self._resources = {name: r for r, name in enumerate(names)}
-        self._free = np.array(
+        self.left = np.array(
             [[host.hardware.capacity.get(name, 0) for name in names] for host in hosts],
             dtype=np.int64,
         ).reshape(len(hosts), len(names))
@@ -200,7 +202,7 @@ class FreeHosts:
     def copy(self) -> FreeHosts:
         """Return a state of its own with as much left."""
         other = copy(self)
-        other.gpus, other.open, other._free = self.gpus.copy(), self.open.copy(), self._free.copy()
+        other.gpus, other.open, other.left = self.gpus.copy(), self.open.copy(), self.left.copy()
         other._rooms, other.pools = {}, self.pools.copy()
         return other
 
@@ -225,7 +227,7 @@ class FreeHosts:
         for task, group in tasks:
             host = self.index[task.host]
             if id(group) not in known:
-                known[id(group)] = self._asks(group)
+                known[id(group)] = self.asks(group)
             at.append(host)
             asks.append(known[id(group)])
             taken = WHOLE_GPU if group.mig and whole_slices else min(group.gpu, WHOLE_GPU)
@@ -233,7 +235,7 @@ class FreeHosts:
             there = self._hosts[host].hardware.gpus
             gpus += [(host, gpu, taken) for gpu in task.gpus if gpu < there]
         if at:
-            np.subtract.at(self._free, at, np.array(asks))
+            np.subtract.at(self.left, at, np.array(asks))
         if gpus:
             host_of, gpu_of, amounts = np.array(gpus, dtype=np.int64).T
             np.subtract.at(self.gpus, (host_of, gpu_of), amounts)
@@ -242,7 +244,7 @@ class FreeHosts:
         """Leave only what is free in another state, too."""
         self._rooms.clear()
         np.minimum(self.gpus, other.gpus, out=self.gpus)
-        np.minimum(self._free, other._free, out=self._free)
+        np.minimum(self.left, other.left, out=self.left)
         self.pools.keep_least(other.pools)
 
     def fits(self, option: Option) -> bool:
@@ -310,7 +312,7 @@ class FreeHosts:
     def free(self, group: TaskGroup, resource: str, hosts: Bools) -> int:
         """Return what hosts have left of a resource for a group; of GPUs whole ones, if it asks."""
         if resource != "gpu":
-            column = self._free[hosts, self._resources[resource]]
+            column = self.left[hosts, self._resources[resource]]
             return int(column.clip(min=0).sum())
         gpus = self.gpus[hosts].clip(min=0)
         return int(gpus[gpus == WHOLE_GPU].sum() if group.gpu >= WHOLE_GPU else gpus.sum())
@@ -330,7 +332,7 @@ class FreeHosts:
         large = gpus >= min(kind.gpu, WHOLE_GPU)
         fits = large.sum(axis=1) >= -(-kind.gpu // WHOLE_GPU)
         for name, amount in kind.wanted:
-            fits &= self._free[:, self._resources[name]] >= amount
+            fits &= self.left[:, self._resources[name]] >= amount
         if kind.models is not None:
             fits &= np.array([host.hardware.gpu_model in kind.models for host in self._hosts])
         return int(gpus[fits][large[fits]].sum())
@@ -365,7 +367,7 @@ class FreeHosts:
             return np.where(self.allowed(group), self._room(group, free, gpus), 0)
         key = group.gpu, demand(group), group.count if group.gpu == 0 else 1
         if key not in self._rooms:
-            self._rooms[key] = self._room(group, self._free, self.gpus)
+            self._rooms[key] = self._room(group, self.left, self.gpus)
         return np.where(self.allowed(group), self._rooms[key], 0)
 
     def _room(self, group: TaskGroup, free: Ints, gpus: Ints) -> Ints:
@@ -377,7 +379,7 @@ class FreeHosts:
             room = (gpus.clip(min=0) // group.gpu).sum(axis=1)
         else:
             room = np.full(len(gpus), group.count)
-        asks = self._asks(group)
+        asks = self.asks(group)
         for r in np.flatnonzero(asks).tolist():
             room = np.minimum(room, free[:, r].clip(min=0) // asks[r])
         return room
@@ -392,7 +394,7 @@ class FreeHosts:
         return self._of_host[level]
 
     def _fit_within(self, option: Option, hosts: Bools) -> bool:
-        free, gpus, pools = self._free.copy(), self.gpus.copy(), self.pools.copy()
+        free, gpus, pools = self.left.copy(), self.gpus.copy(), self.pools.copy()
         for group in sorted(option.groups, key=lambda g: -g.gpu):
             fitting = np.where(hosts, np.minimum(self.fitting(group, free, gpus), group.count), 0)
             within = [np.ones_like(hosts)]
@@ -408,12 +410,13 @@ class FreeHosts:
             fitting = found
             before = np.cumsum(fitting) - fitting
             number_on = np.clip(group.count - before, 0, fitting)
-            free -= number_on[:, None] * self._asks(group)
+            free -= number_on[:, None] * self.asks(group)
             pools.take(number_on, group)
             _occupy(gpus, number_on, group)
         return True
 
-    def _asks(self, group: TaskGroup) -> Ints:
+    def asks(self, group: TaskGroup) -> Ints:
+        """Return what a task of a group asks besides GPUs, of what some host has (resources,)."""
         asks = np.zeros(len(self._resources), dtype=np.int64)
         for name, amount in demand(group):
             if name in self._resources:

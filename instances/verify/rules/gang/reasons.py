@@ -387,20 +387,16 @@ _TESTS = (
     Reason.DISPLACED_BY_PRIORITY,
 )
 """The tests of an option, in their order; one that passes all waits as `not_chosen`."""
-_PASSED = {
-    Reason.NEVER_FITS: "fits the empty, healthy cluster",
-    Reason.QUOTA: "fits what the plan leaves of quotas and caps",
-    Reason.HOSTS_AWAY: "fits the empty hosts that are open",
-    Reason.CAPACITY: "fits beside the jobs that go on running",
-    Reason.DISPLACED_BY_PRIORITY: "fits beside the started jobs of higher precedence",
+_PLACES = {
+    Reason.NEVER_FITS: "the empty, healthy cluster",
+    Reason.QUOTA: "what the plan leaves of quotas and caps",
+    Reason.HOSTS_AWAY: "the empty hosts that are open",
+    Reason.CAPACITY: "beside the jobs that go on running",
+    Reason.DISPLACED_BY_PRIORITY: "beside the started jobs of higher precedence",
 }
-_FAILED = {
-    Reason.NEVER_FITS: "does not fit the empty, healthy cluster",
-    Reason.QUOTA: "exceeds what the plan leaves of a quota or a cap",
-    Reason.HOSTS_AWAY: "does not fit the empty hosts that are open",
-    Reason.CAPACITY: "does not fit beside the jobs that go on running",
-    Reason.DISPLACED_BY_PRIORITY: "does not fit beside the started jobs of higher precedence",
-}
+_PASSED = {test: f"fits {place}" for test, place in _PLACES.items()}
+_FAILED = {test: f"does not fit {place}" for test, place in _PLACES.items()}
+_FAILED[Reason.QUOTA] = "exceeds what the plan leaves of a quota or a cap"
 
 
 def gang_reason(reading: Reading) -> Iterator[Finding]:

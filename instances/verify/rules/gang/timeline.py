@@ -18,7 +18,7 @@ from placewright.instances.documents.plan import Task
 from placewright.instances.errors import Path
 from placewright.instances.verify.reading import HostFacts, Placed, Reading, demand, reserved_places
 from placewright.instances.verify.result import Finding
-from placewright.instances.verify.rules.gang.free_hosts import PoolsLeft, is_plain
+from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, PoolsLeft, is_plain
 from placewright.instances.verify.rules.gang.limits import (
     Account,
     Pools,
@@ -291,17 +291,11 @@ class EarliestTimes:
         self._reading, self._now = timeline.reading, timeline.reading.round.now
         self._held: Sequence[Held] = (*timeline.running, *timeline.starts)
         self._hosts = list(self._reading.cluster.hosts.values())
-        self._number = {host.name: h for h, host in enumerate(self._hosts)}
-        names = dict.fromkeys(name for host in self._hosts for name in host.hardware.capacity)
-        self._resources = {name: r for r, name in enumerate(names)}
-        self._capacity = np.array(
-            [[host.hardware.capacity.get(name, 0) for name in names] for host in self._hosts]
-        ).reshape(len(self._hosts), len(names))
-        self._pools = PoolsLeft(self._reading, self._hosts)
-        self._gpus = np.array([host.hardware.gpus for host in self._hosts])
+        self._open = FreeHosts(self._reading)
+        self._open.close(self._reading)
         self._beside_held: dict[tuple[int, int], tuple[Ints, Ints]] = {}
         self._free_known: dict[tuple[int, int, int], tuple[Ints, Ints]] = {}
-        self._allowed_known: dict[_Shape, Bools] = {}
+        self._there_known: dict[tuple[float, float], Bools] = {}
         self._most_known: dict[_Shape, int] = {}
 
     def earliest(
@@ -361,15 +355,12 @@ class EarliestTimes:
         asks = demand(group), tuple(option.uses.items())
         key = group.gpu, asks, where, level, times, held, len(before)
         if key not in self._most_known:
-            if where not in self._allowed_known:
-                self._allowed_known[where] = np.array(
-                    [self._timeline.may_arrive(group, host, times[0], end) for host in self._hosts],
-                    dtype=np.bool_,
-                )
-            room = self._room(group, times, held, before)
-            room = np.where(self._allowed_known[where], room, 0)
+            allowed = self._open.allowed(group)
+            if window is not None:
+                allowed = allowed & self._there(*window)
+            room = np.where(allowed, self._room(group, times, held, before), 0)
             position = None if level is None else self._reading.cluster.levels[level]
-            if self._pools:
+            if self._open.pools:
                 left = self._pools_left(times, held, before)
                 room = self._within_pools(room, left, option, position)
             domains = Counter[str]()
@@ -379,13 +370,21 @@ class EarliestTimes:
             self._most_known[key] = max(domains.values(), default=0)
         return self._most_known[key]
 
+    def _there(self, start: float, end: float) -> Bools:
+        """Return the hosts that maintenance does not take from `start` to `end`, (hosts,)."""
+        if (start, end) not in self._there_known:
+            first = self._timeline.windows.first
+            there = [first(host.name, start, end) is None for host in self._hosts]
+            self._there_known[start, end] = np.array(there, dtype=np.bool_)
+        return self._there_known[start, end]
+
     def _pools_left(
         self, times: tuple[int, ...], held: int, before: Sequence[Reserved]
     ) -> PoolsLeft:
         """Return what pools have left at all of some times."""
-        least = self._pools.copy()
+        least = self._open.pools.copy()
         for at in times:
-            here = self._pools.copy()
+            here = self._open.pools.copy()
             here.less(self._timeline.taken_of_pools(at, self._held[:held], active_at(before, at)))
             least.keep_least(here)
         return least
@@ -409,11 +408,9 @@ class EarliestTimes:
         for at in times[1:]:
             gpus_then, free_then = self._free(at, held, before)
             gpus, free = np.minimum(gpus, gpus_then), np.minimum(free, free_then)
-        room = gpus // (group.gpu // WHOLE_GPU)
-        for name, amount in demand(group):
-            if amount:
-                r = self._resources.get(name)
-                room = np.minimum(room, 0 if r is None else free[:, r] // amount)
+        room, asks = gpus // (group.gpu // WHOLE_GPU), self._open.asks(group)
+        for r in np.flatnonzero(asks).tolist():
+            room = np.minimum(room, free[:, r] // asks[r])
         return np.maximum(room, 0)
 
     def _free(self, at: int, held: int, before: Sequence[Reserved]) -> tuple[Ints, Ints]:
@@ -428,8 +425,8 @@ class EarliestTimes:
                 gpus, free = gpus.copy(), free.copy()
             for r in more:
                 for group, host, tasks in r.tasks:
-                    gpus[self._number[host.name]] -= gpus_of(group, tasks)
-                    self._take(free, host.name, group, tasks)
+                    gpus[self._open.index[host.name]] -= gpus_of(group, tasks)
+                    free[self._open.index[host.name]] -= tasks * self._open.asks(group)
             self._free_known[key] = gpus, free
         return self._free_known[key]
 
@@ -437,23 +434,10 @@ class EarliestTimes:
         """Return GPUs and resources that are free beside jobs at a time, reservations aside."""
         key = at, held
         if key not in self._beside_held:
-            used = {name: set(gpus) for name, gpus in self._timeline.closed_gpus.items()}
-            free = self._capacity.copy()
-            for one in self._held[:held]:
-                for task in one.tasks if one.end > at else ():
-                    used.setdefault(task.host, set()).update(task.gpus)
-                    self._take(free, task.host, one.option.groups[task.group], 1)
-            gpus = self._gpus.copy()
-            for name, taken in used.items():
-                gpus[self._number[name]] -= len(taken)
-            self._beside_held[key] = gpus, free
+            state, there = self._open.copy(), [one for one in self._held[:held] if one.end > at]
+            state.take((t, one.option.groups[t.group]) for one in there for t in one.tasks)
+            self._beside_held[key] = (state.gpus >= WHOLE_GPU).sum(axis=1), state.left
         return self._beside_held[key]
-
-    def _take(self, free: Ints, host: str, group: TaskGroup, tasks: int) -> None:
-        """Subtract what tasks of a group ask of a host besides GPUs."""
-        for name, amount in demand(group):
-            if amount and name in self._resources:
-                free[self._number[host], self._resources[name]] -= tasks * amount
 
 
 def _is_plain(job: Job) -> bool:
