@@ -19,7 +19,7 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Path, value_text
-from placewright.instances.verify import sections
+from placewright.instances.verify import policies
 from placewright.instances.verify.reading import HostFacts, Reading, demand, reserved_places
 from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, asked, is_plain
@@ -217,7 +217,7 @@ def _owners(round_: Round) -> bool:
 
 def read_bindings(reading: Reading) -> tuple[CellFacts, list[BoundCell]] | None:
     """Return the bindings of the first section `cells` whose names the round has."""
-    given = sections.given(reading, KIND)
+    given = policies.given(reading, KIND)
     if not given or not _owners(reading.round):
         return None
     entries = reading.plan.sections[given[0]].get("bindings")
@@ -238,7 +238,7 @@ def cells(reading: Reading) -> Iterator[Finding]:
 
     Cells are disjoint, those newly bound usable, and those in use stay bound while they are.
     """
-    given, owners = sections.given(reading, KIND), _owners(reading.round)
+    given, owners = policies.given(reading, KIND), _owners(reading.round)
     if len(given) != owners:
         yield Finding(
             ("sections",), f"{len(given)} sections {KIND!r}; expected {int(owners)} in this round"

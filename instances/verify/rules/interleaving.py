@@ -17,7 +17,7 @@ from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import Path, value_text
-from placewright.instances.verify.policies import PolicyRules
+from placewright.instances.verify.policies import PolicyRules, given, one_section, unknown_fields
 from placewright.instances.verify.reading import (
     ClassTerm,
     Group,
@@ -32,7 +32,6 @@ from placewright.instances.verify.rules.gang.priority import by_class, classes_o
 from placewright.instances.verify.rules.gang.reasons import RULES_OF_REASONS
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.instances.verify.rules.gang.waiting import Entitlement
-from placewright.instances.verify.sections import given, one_section, unknown_fields
 from placewright.instances.verify.shared_gpus import Place, held, no_member, places, ran_together
 from placewright.topology.units import MILLION, WHOLE_GPU
 

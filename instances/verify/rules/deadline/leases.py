@@ -18,6 +18,7 @@ from placewright.instances.documents.deadline import UNIT, Deadline, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan_leases import Interval, LeaseSection
+from placewright.instances.verify.policies import document_form, first_of, one_section
 from placewright.instances.verify.reading import Promises, Reading, Spans, reserved_gpus
 from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.limits import (
@@ -27,7 +28,6 @@ from placewright.instances.verify.rules.gang.limits import (
     asked_in,
     limits_of,
 )
-from placewright.instances.verify.sections import document_form, first_of, one_section
 from placewright.topology.units import WHOLE_GPU
 
 # The verifier's own lease arithmetic: rates, the work of a lease, completion times, least hosts.

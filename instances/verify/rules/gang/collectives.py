@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from placewright.instances.documents.arrangement import Communication
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.errors import Path, value_text
+from placewright.instances.verify.policies import given, one_section, unknown_fields
 from placewright.instances.verify.reading import HostFacts, PlacedTask, Reading
 from placewright.instances.verify.result import Finding, rules
-from placewright.instances.verify.sections import given, one_section, unknown_fields
 from placewright.topology import HostModel
 
 KIND = "communication"

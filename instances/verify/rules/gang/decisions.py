@@ -11,11 +11,11 @@ from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Reason, Task
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.errors import Path, value_text
+from placewright.instances.verify.policies import given, one_section, unknown_fields
 from placewright.instances.verify.reading import Placed, Reading, demand
 from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.limits import Pools
 from placewright.instances.verify.rules.gang.places import slice_on
-from placewright.instances.verify.sections import given, one_section, unknown_fields
 from placewright.topology.mig import MEMORY_SLICES
 from placewright.topology.units import WHOLE_GPU
 

@@ -15,6 +15,7 @@ from placewright.instances.documents.policy import DisruptionLimits
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Path, value_text
+from placewright.instances.verify.policies import one_section, unknown_fields
 from placewright.instances.verify.reading import (
     HostFacts,
     Placed,
@@ -24,7 +25,6 @@ from placewright.instances.verify.reading import (
 )
 from placewright.instances.verify.result import Finding, Rule, rules
 from placewright.instances.verify.rules.gang.terms import lost_work
-from placewright.instances.verify.sections import one_section, unknown_fields
 from placewright.topology.units import WHOLE_GPU
 
 # Accounts: the quotas and caps that jobs count in, and what they hold of each.

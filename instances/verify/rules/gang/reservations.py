@@ -15,6 +15,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.errors import Path
+from placewright.instances.verify.policies import first_of, given
 from placewright.instances.verify.reading import HostFacts, Reading
 from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.places import TIES, Located, crowded, miscounted, torn
@@ -35,7 +36,6 @@ from placewright.instances.verify.rules.gang.waiting import (
     may_start,
     queue_key,
 )
-from placewright.instances.verify.sections import first_of, given
 
 _BEHIND = 10**9 + 1
 """More than the negative of any priority."""

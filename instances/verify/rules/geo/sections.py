@@ -10,9 +10,9 @@ from typing import Any
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.errors import Path
+from placewright.instances.verify.policies import Section, document_form, first_of, one_section
 from placewright.instances.verify.reading import Data, Reading, read_geo
 from placewright.instances.verify.result import Finding, rules
-from placewright.instances.verify.sections import Section, document_form, first_of, one_section
 
 Form = Callable[[Reading, Mapping[str, Any], Path], Iterator[Finding]]
 
