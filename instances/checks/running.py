@@ -164,18 +164,12 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     (*path, "option"),
                     job.running.option,
                 )
-            checkpoint = job.running.checkpoint
-            if checkpoint is not None and checkpoint > round_.now:
-                raise InvalidInputError(
-                    f"is later than now; expected at most {round_.now}",
-                    (*path, "checkpoint"),
-                    checkpoint,
-                )
-            started = job.running.started
-            if started is not None and started > round_.now:
-                raise InvalidInputError(
-                    f"is later than now; expected at most {round_.now}", (*path, "started"), started
-                )
+            for field in ("checkpoint", "started"):
+                moment = getattr(job.running, field)
+                if moment is not None and moment > round_.now:
+                    raise InvalidInputError(
+                        f"is later than now; expected at most {round_.now}", (*path, field), moment
+                    )
             option = job.options[job.running.option]
             _check_tasks(job.running, option, path)
             for j, task in enumerate(job.running.tasks):
