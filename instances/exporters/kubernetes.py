@@ -303,8 +303,8 @@ class ObjectsOf:
         if not pattern.fullmatch(text):
             raise InvalidInputError(
                 "expected what convert kubernetes writes here: a name that Kubernetes can have",
-                path=("jobs", self.at, "annotations", key),
-                value=text,
+                ("jobs", self.at, "annotations", key),
+                text,
             )
 
 
@@ -325,9 +325,7 @@ class Hostnames:
         label = self._labels.get(host, host)
         if not _LABEL.fullmatch(label):
             raise InvalidInputError(
-                f"expected the value of a label, for host {host}",
-                path=("cluster", "hosts"),
-                value=label,
+                f"expected the value of a label, for host {host}", ("cluster", "hosts"), label
             )
         return label
 

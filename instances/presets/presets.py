@@ -168,10 +168,10 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
     check_known(job, jobs, "job", ("job",))
     wanted = jobs[job]
     if wanted.running is not None:
-        raise InvalidInputError("runs already; expected a pending job", path=("job",), value=job)
+        raise InvalidInputError("runs already; expected a pending job", ("job",), job)
     if not any(wanted.value_of(option) for option in range(len(wanted.options))):
         raise InvalidInputError(
-            "is worth nothing in any option; expected a job of some value", path=("job",), value=job
+            "is worth nothing in any option; expected a job of some value", ("job",), job
         )
     kept = tuple(
         one if one is wanted else without_value(one)
@@ -202,8 +202,8 @@ def with_policy(
     if not {"policy.vacate", "policy.freeing"} <= {*round_.policy.spec.fields}:
         raise InvalidInputError(
             f"has no presets; expected {GANG.name}",
-            path=("policy", "formulation"),
-            value=round_.policy.formulation,
+            ("policy", "formulation"),
+            round_.policy.formulation,
         )
     policy = round_.policy.model_copy(
         update={
@@ -220,7 +220,7 @@ def with_policy(
 def _expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
     """Return the hosts that the names and ranges stand for."""
     if not hosts:
-        raise InvalidInputError("expected at least one host", path=("hosts",), value=hosts)
+        raise InvalidInputError("expected at least one host", ("hosts",), hosts)
     known = hosts_by_name(round_.cluster)
     return frozenset(
         one for i, name in enumerate(hosts) for one in known_hosts(name, known, ("hosts", i))
@@ -281,7 +281,7 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
         one for i, name in enumerate(hosts) for one in known_hosts(name, known, ("hosts", i))
     )
     if not 1 <= count <= len(loaned):
-        raise InvalidInputError(f"expected 1 to {len(loaned)} hosts", path=("count",), value=count)
+        raise InvalidInputError(f"expected 1 to {len(loaned)} hosts", ("count",), count)
     kinds: dict[tuple[object, ...], list[str]] = {}
     for name in loaned:
         kind = (known[name].gpus, *sorted(known[name].capacity.items()))
@@ -292,8 +292,8 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
         if len(options) == MAX_OPTIONS:
             raise InvalidInputError(
                 f"{len(kinds)} kinds of hosts to choose from; expected fewer",
-                path=("hosts",),
-                value=tuple(hosts),
+                ("hosts",),
+                tuple(hosts),
             )
         groups = tuple(
             _whole(number, names, known[names[0]])

@@ -93,7 +93,7 @@ def replica_teams(
         ("memory", memory_mib, 1, MOST_MIB),
     ):
         if not least <= given <= most:
-            raise InvalidInputError(f"expected {least} to {most:,}", path=(name,), value=given)
+            raise InvalidInputError(f"expected {least} to {most:,}", (name,), given)
     chosen = {i: hosts_of(round.jobs[i]) for i in _chosen(round, copies, jobs)}
     number = sum(len(hosts) // copies for hosts in chosen.values())
     prefix = _free_prefix([job.name for job in round.jobs] + [*round.host_sets])
@@ -150,7 +150,7 @@ def _chosen(round_: Round, copies: int, jobs: Sequence[str] | None) -> list[int]
         if hosts < copies:
             held = f"runs on {hosts} hosts" if hosts else "does not run"
             raise InvalidInputError(
-                f"{held}; expected a job on {copies} hosts or more", path=("job",), value=name
+                f"{held}; expected a job on {copies} hosts or more", ("job",), name
             )
     return sorted({index[name] for name in jobs})
 

@@ -43,7 +43,7 @@ def options(
         If a speed is not above 0, or below that of the least number; the path begins with `speeds`.
     """
     if not speeds:
-        raise InvalidInputError("expected at least one speed", path=("speeds",), value=speeds)
+        raise InvalidInputError("expected at least one speed", ("speeds",), speeds)
     slowest = positive(speeds[min(speeds)], ("speeds", min(speeds)))
     return tuple(
         Option(

@@ -25,7 +25,7 @@ def whole(amount: float, path: Path) -> int:
         If it is negative, too large or no number.
     """
     if not 0 <= amount <= MAX_AMOUNT:  # not a number fails, too
-        raise InvalidInputError(f"expected 0 to {MAX_AMOUNT}", path=path, value=amount)
+        raise InvalidInputError(f"expected 0 to {MAX_AMOUNT}", path, amount)
     return round(amount)
 
 
@@ -38,7 +38,7 @@ def positive(amount: float, path: Path) -> float:
         If it is not.
     """
     if not (isfinite(amount) and amount > 0):
-        raise InvalidInputError("expected a number above 0", path=path, value=amount)
+        raise InvalidInputError("expected a number above 0", path, amount)
     return amount
 
 
@@ -62,7 +62,7 @@ def power_gains(speedups: Mapping[int, float], power: float, scale: int) -> dict
         If a speed-up or the power is out of range; the path begins with `speeds` or is `power`.
     """
     if power == 0 or not isfinite(power):
-        raise InvalidInputError("expected a number other than 0", path=("power",), value=power)
+        raise InvalidInputError("expected a number other than 0", ("power",), power)
     raised = {n: positive(s, ("speeds", n)) ** power for n, s in speedups.items()}
     least = min((r / power for r in raised.values()), default=0.0)
     return {n: whole(scale * (r / power - least), ("speeds", n)) for n, r in raised.items()}

@@ -81,9 +81,7 @@ def options(
     most = workers_needed(input_s, train_s)
     if most > MAX_WORKERS:
         raise InvalidInputError(
-            f"needs {most} workers; expected at most {MAX_WORKERS}",
-            path=("input_s",),
-            value=input_s,
+            f"needs {most} workers; expected at most {MAX_WORKERS}", ("input_s",), input_s
         )
     speeds = {n: min(1.0, n * train_s / input_s) for n in range(1, most + 1)}
     return tuple(

@@ -115,17 +115,15 @@ def options(
     positive(work, ("work",))
     positive(worst_s, ("worst_s",))
     if window_s < 1:
-        raise InvalidInputError("expected 1 or more", path=("window_s",), value=window_s)
+        raise InvalidInputError("expected 1 or more", ("window_s",), window_s)
     asked: list[tuple[int, float, str]] = []
     for number, cost in ({FULL_BITS: 0.0} if bits is None else bits).items():
         if number not in BITS:
-            raise InvalidInputError(f"expected some of {BITS}", path=("bits",), value=number)
+            raise InvalidInputError(f"expected some of {BITS}", ("bits",), number)
         whole(cost, ("bits", number))
         for interval in intervals_s:
             if not 1 <= interval <= MAX_AMOUNT:
-                raise InvalidInputError(
-                    f"expected 1 to {MAX_AMOUNT}", path=("intervals_s",), value=interval
-                )
+                raise InvalidInputError(f"expected 1 to {MAX_AMOUNT}", ("intervals_s",), interval)
             takes = whole(ceil(state * number * window_s / (FULL_BITS * interval)), ("state_gbit",))
             lost = work * interval / 2 + cost
             asked.append((takes, lost, f"{interval}s-{number}bits"))
@@ -142,13 +140,11 @@ def options(
         least = lost
     if not kept:
         raise InvalidInputError(
-            "no interval loses less; expected a longer one", path=("worst_s",), value=worst_s
+            "no interval loses less; expected a longer one", ("worst_s",), worst_s
         )
     if len(kept) > MAX_OPTIONS:
         raise InvalidInputError(
-            f"{len(kept)} options; expected at most {MAX_OPTIONS}",
-            path=("intervals_s",),
-            show_value=False,
+            f"{len(kept)} options; expected at most {MAX_OPTIONS}", ("intervals_s",)
         )
     return tuple(kept)
 

@@ -56,7 +56,7 @@ def options(
     for number in gpus:
         if not each or number % each or not each <= number <= points:
             raise InvalidInputError(
-                f"expected a multiple of {each} up to {points:,}", path=("gpus",), value=number
+                f"expected a multiple of {each} up to {points:,}", ("gpus",), number
             )
     return tuple(
         Option(

@@ -99,7 +99,7 @@ def options(
     positive(per, ("per",))
     if not configurations or most_batch < 1:
         name, value = ("most_batch", most_batch) if configurations else ("configurations", 0)
-        raise InvalidInputError("expected at least one", path=(name,), value=value)
+        raise InvalidInputError("expected at least one", (name,), value)
     points = sorted(
         (
             (memory_needed(training, c, batch), -samples_per_s(training, c, batch), c, batch)

@@ -53,10 +53,10 @@ def options(
         positive(rate, (name,))
         if rate < 1:
             raise InvalidInputError(
-                "expected 1 or more; count the requests of a longer time", path=(name,), value=rate
+                "expected 1 or more; count the requests of a longer time", (name,), rate
             )
     if most < 2:
-        raise InvalidInputError("expected 2 or more", path=("most",), value=most)
+        raise InvalidInputError("expected 2 or more", ("most",), most)
     rates = {
         (p, d): min(p * prefill_rate, d * decode_rate)
         for p in range(1, most)
@@ -69,7 +69,7 @@ def options(
     ]
     if len(kept) > MAX_OPTIONS:
         raise InvalidInputError(
-            f"{len(kept)} pairs; expected at most {MAX_OPTIONS}", path=("most",), value=most
+            f"{len(kept)} pairs; expected at most {MAX_OPTIONS}", ("most",), most
         )
     return tuple(
         Option(

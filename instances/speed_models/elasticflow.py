@@ -77,7 +77,7 @@ def options(
         If `speeds` does not have `base`, or a speed is not above 0.
     """
     if base not in speeds:
-        raise InvalidInputError("expected one of the speeds", path=("base",), value=base)
+        raise InvalidInputError("expected one of the speeds", ("base",), base)
     for n, speed in speeds.items():
         positive(float(speed), ("speeds", n))
     unit = Fraction(speeds[base])

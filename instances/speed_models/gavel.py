@@ -53,7 +53,7 @@ def equal_share(table: Table, job: str, gpus: int, owned: Mapping[str, int]) -> 
     """
     total = sum((speed(table, m, job, gpus) or 0.0) * n for m, n in owned.items())
     if not total:
-        raise InvalidInputError("runs on no GPU model of the cluster", path=("job",), value=job)
+        raise InvalidInputError("runs on no GPU model of the cluster", ("job",), job)
     return total / sum(owned.values())
 
 

@@ -50,7 +50,7 @@ def options(
         If `most` is below `base`, a speed is missing or not above 0, or growth makes it slower.
     """
     if not 1 <= base <= most:
-        raise InvalidInputError(f"expected at least the base {base}", path=("most",), value=most)
+        raise InvalidInputError(f"expected at least the base {base}", ("most",), most)
     seconds: dict[int, float] = {}
     for n in range(base, most + 1):
         speed = float(n) if speeds is None else speeds.get(n, 0.0)

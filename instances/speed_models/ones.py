@@ -36,7 +36,7 @@ def remaining_s(samples_done: float, progress: float, throughput: float) -> floa
         If one is out of range; the path is its name.
     """
     if positive(progress, ("progress",)) > 1:
-        raise InvalidInputError("expected at most 1", path=("progress",), value=progress)
+        raise InvalidInputError("expected at most 1", ("progress",), progress)
     if samples_done:
         positive(samples_done, ("samples_done",))
     return samples_done * (1 / progress - 1) / positive(throughput, ("throughputs",))
@@ -76,8 +76,8 @@ def options(
         if seconds > horizon_s:
             raise InvalidInputError(
                 f"expected at least the {seconds:g} s that remain with {n} workers",
-                path=("horizon_s",),
-                value=horizon_s,
+                ("horizon_s",),
+                horizon_s,
             )
     return tuple(
         Option(

@@ -40,8 +40,8 @@ def template_sizes(hosts: int, failures: int, least: int) -> range:
     if least < 1 or hosts < (failures + 1) * least:
         raise InvalidInputError(
             f"expected at least {(failures + 1) * least} hosts for {failures + 1} pipelines",
-            path=("hosts",),
-            value=hosts,
+            ("hosts",),
+            hosts,
         )
     return range(least, hosts - failures * least + 1)
 
@@ -60,7 +60,7 @@ def largest_uncovered(sizes: range) -> int:
     if least == 1:
         return -1
     if count < 2:
-        raise InvalidInputError("expected at least two sizes", path=("sizes",), value=count)
+        raise InvalidInputError("expected at least two sizes", ("sizes",), count)
     return ((least - 2) // (count - 1) + 1) * least - 1
 
 
@@ -107,7 +107,7 @@ def reconfigured(survivors: Sequence[int], sizes: Sequence[int]) -> tuple[int, .
     possible = [c for c in compositions(sum(before), sizes) if len(c) <= len(before)]
     if not possible:
         raise InvalidInputError(
-            "expected hosts that pipelines can use", path=("survivors",), value=tuple(survivors)
+            "expected hosts that pipelines can use", ("survivors",), tuple(survivors)
         )
     return min(possible, key=rank)
 

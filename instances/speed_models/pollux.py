@@ -51,7 +51,7 @@ def read_steps(lines: TextIO | Iterable[str]) -> tuple[Step, ...]:
             steps.append(Step(gpus, int(row["local_bsz"]), float(row["step_time"])))
         except (KeyError, TypeError, ValueError):
             raise InvalidInputError(
-                "expected placement, local_bsz and step_time", path=(number,), value=dict(row)
+                "expected placement, local_bsz and step_time", (number,), dict(row)
             ) from None
     return tuple(steps)
 
@@ -119,9 +119,7 @@ def options(
             useful.append(p)
     if not useful:
         raise InvalidInputError(
-            "expected a batch that some placement reaches",
-            path=("initial_batch",),
-            value=initial_batch,
+            "expected a batch that some placement reaches", ("initial_batch",), initial_batch
         )
     one = best[useful[0]]
     gains = power_gains({i: best[p] / one for i, p in enumerate(useful)}, power, scale)

@@ -75,9 +75,7 @@ def options(
 def _group(model: str, gpus: int, host: int) -> TaskGroup:
     if gpus > host and gpus % host:
         raise InvalidInputError(
-            f"expected at most {host} GPUs or a multiple of {host}",
-            path=("goodputs", model),
-            value=gpus,
+            f"expected at most {host} GPUs or a multiple of {host}", ("goodputs", model), gpus
         )
     each = min(gpus, host)
     return TaskGroup(count=gpus // each, gpu=each, gpu_models=(model,))

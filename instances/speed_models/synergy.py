@@ -59,10 +59,10 @@ def options(
     """
     if len(speeds) != len(cores) or any(len(row) != len(memory_gb) for row in speeds):
         raise InvalidInputError(
-            f"expected {len(cores)} rows of {len(memory_gb)} speeds", path=("speeds",), value=speeds
+            f"expected {len(cores)} rows of {len(memory_gb)} speeds", ("speeds",), speeds
         )
     if fair[0] not in cores or fair[1] not in memory_gb:
-        raise InvalidInputError("expected a point of the grid", path=("fair",), value=fair)
+        raise InvalidInputError("expected a point of the grid", ("fair",), fair)
     at_least = speeds[cores.index(fair[0])][memory_gb.index(fair[1])]
     return tuple(
         Option(

@@ -179,7 +179,7 @@ class _Job:
         """Return the error of one value."""
         where = f"{path_text(place)}: " if place else ""
         told = f"job of line {self._line}: {where}{value_text(value)}: expected {expected}"
-        return InvalidInputError(told, file=self._file, show_value=False)
+        return InvalidInputError(told, file=self._file)
 
 
 # The logs of clusters of SenseTime (Helios) and the Shanghai AI Laboratory (Acme).
@@ -446,7 +446,7 @@ def _lines(file: str) -> Iterator[str]:
         *whole, rest = (rest + piece).split(b"\n")
         if len(rest) > MAX_LINE:
             expected = f"a line is too long; expected at most {MAX_LINE} bytes"
-            raise InvalidInputError(expected, file=file, show_value=False)
+            raise InvalidInputError(expected, file=file)
         yield from (line.decode("ascii", "replace") for line in whole)
     yield rest.decode("ascii", "replace")
 
@@ -466,4 +466,4 @@ def _rounded(file: str, line: int, field: str) -> int:
 
 def _unusable(file: str, line: int, value: str, expected: str) -> InvalidInputError:
     told = f"line {line}: {value_text(value)}: expected {expected}"
-    return InvalidInputError(told, file=file, show_value=False)
+    return InvalidInputError(told, file=file)

@@ -135,7 +135,7 @@ class _Text:
 
     def unusable(self, message: str) -> InvalidInputError:
         """Return an error at the line of what was not taken."""
-        return InvalidInputError(f"line {self._line}: {message}", file=self._file, show_value=False)
+        return InvalidInputError(f"line {self._line}: {message}", file=self._file)
 
 
 _DECODER = json.JSONDecoder()

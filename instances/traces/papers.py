@@ -128,7 +128,7 @@ def gavel_trace(path: str | os.PathLike[str]) -> Trace:
     beside = Path(path).parent / THROUGHPUTS
     if not beside.exists():
         told = f"a trace of steps; expected {THROUGHPUTS} of Gavel's artifact in its folder"
-        raise InvalidInputError(told, file=table.file, show_value=False)
+        raise InvalidInputError(told, file=table.file)
     throughputs = _throughputs(beside)
     steps = positive(table, "total_steps", _MAX_STEPS)
     gpus = positive(table, "scale_factor", MAX_GPUS)
@@ -196,9 +196,7 @@ def _throughputs(path: Path) -> Mapping[str, Any]:
     values = load_values(path)
     measured = values.get(GPU_MODEL) if isinstance(values, dict) else None
     if not isinstance(measured, dict):
-        raise InvalidInputError(
-            f"expected an object {GPU_MODEL} of job types", file=file, show_value=False
-        )
+        raise InvalidInputError(f"expected an object {GPU_MODEL} of job types", file=file)
     for job_type, beside in measured.items():
         rate = beside.get(ALONE) if isinstance(beside, dict) else None
         if (
@@ -208,9 +206,9 @@ def _throughputs(path: Path) -> Mapping[str, Any]:
         ):
             raise InvalidInputError(
                 f"expected steps per second under {ALONE!r}",
+                (GPU_MODEL, str(job_type)),
+                rate,
                 file=file,
-                path=(GPU_MODEL, str(job_type)),
-                value=rate,
             )
     return {GPU_MODEL: measured}
 

@@ -82,7 +82,7 @@ def read_trace(path: AnyPath, format: str | None = None) -> Trace:  # noqa: A002
     """
     if format is not None and format not in FILES and format not in FORMATS:
         raise InvalidInputError(
-            f"expected one of {', '.join((*FORMATS, *FILES))}", path=("format",), value=format
+            f"expected one of {', '.join((*FORMATS, *FILES))}", ("format",), format
         )
     for name, (recognises, read) in FILES.items():
         if format == name or (format is None and recognises(path)):
@@ -98,7 +98,7 @@ def read_trace(path: AnyPath, format: str | None = None) -> Trace:  # noqa: A002
             f"line 1: {header}: expected the columns of a known trace ({expected}), "
             f"or a file of {', '.join(FILES)}"
         )
-        raise InvalidInputError(told, file=table.file, show_value=False)
+        raise InvalidInputError(told, file=table.file)
     columns, reader = FORMATS[format]
     table.require(*columns)
     cells = _Cells(table.columns)

@@ -14,7 +14,6 @@ from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import certificate
-from placewright.instances.verify.certificate import RULES_OF_CERTIFICATES, RULES_OF_SECTIONS
 from placewright.instances.verify.policies import RULES, policy_rules
 from placewright.instances.verify.reading import (
     ClassTerm,
@@ -26,25 +25,14 @@ from placewright.instances.verify.reading import (
 )
 from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalReasons
 from placewright.instances.verify.result import Rule, Verification, Violation
-from placewright.instances.verify.rules.cells import RULES_OF_CELLS, RULES_OF_REASONS_OF_CELLS
-from placewright.instances.verify.rules.gang.collectives import RULES_OF_COLLECTIVES
-from placewright.instances.verify.rules.gang.decisions import RULES_OF_DECISIONS, RULES_OF_MOVES
-from placewright.instances.verify.rules.gang.limits import (
-    RULES_OF_CAPS,
-    RULES_OF_DISRUPTION_BUDGET,
-    RULES_OF_POOLS,
-    RULES_OF_QUOTAS,
-    RULES_OF_SHARES,
+from placewright.instances.verify.rules import cells
+from placewright.instances.verify.rules.gang import (
+    collectives,
+    decisions,
+    limits,
+    places,
+    preemption,
 )
-from placewright.instances.verify.rules.gang.places import (
-    RULES_OF_ARRANGEMENT,
-    RULES_OF_ARRIVALS,
-    RULES_OF_CAPACITY,
-    RULES_OF_GPU_PARTS,
-    RULES_OF_LEVELS,
-    RULES_OF_TASKS,
-)
-from placewright.instances.verify.rules.gang.preemption import RULES_OF_PREEMPTION
 
 __all__ = [
     "GeoFacts",
@@ -65,31 +53,31 @@ NO_CLASSES: Mapping[str, ClassTerm] = MappingProxyType({})
 
 _PLAN_RULES: tuple[Rule[Reading], ...] = (
     Rule("same_round", certificate.same_round),
-    *RULES_OF_DECISIONS,
-    *RULES_OF_TASKS,
-    *RULES_OF_CAPACITY,
-    *RULES_OF_GPU_PARTS,
-    *RULES_OF_ARRIVALS,
-    *RULES_OF_LEVELS,
-    *RULES_OF_ARRANGEMENT,
-    *RULES_OF_QUOTAS,
-    *RULES_OF_CAPS,
-    *RULES_OF_POOLS,
-    *RULES_OF_PREEMPTION,
-    *RULES_OF_CELLS,
-    *RULES_OF_REASONS_OF_CELLS,
-    *RULES_OF_SECTIONS,
-    *RULES_OF_MOVES,
-    *RULES_OF_DISRUPTION_BUDGET,
-    *RULES_OF_COLLECTIVES,
-    *RULES_OF_SHARES,
+    *decisions.RULES_OF_DECISIONS,
+    *places.RULES_OF_TASKS,
+    *places.RULES_OF_CAPACITY,
+    *places.RULES_OF_GPU_PARTS,
+    *places.RULES_OF_ARRIVALS,
+    *places.RULES_OF_LEVELS,
+    *places.RULES_OF_ARRANGEMENT,
+    *limits.RULES_OF_QUOTAS,
+    *limits.RULES_OF_CAPS,
+    *limits.RULES_OF_POOLS,
+    *preemption.RULES_OF_PREEMPTION,
+    *cells.RULES_OF_CELLS,
+    *cells.RULES_OF_REASONS_OF_CELLS,
+    *certificate.RULES_OF_SECTIONS,
+    *decisions.RULES_OF_MOVES,
+    *limits.RULES_OF_DISRUPTION_BUDGET,
+    *collectives.RULES_OF_COLLECTIVES,
+    *limits.RULES_OF_SHARES,
 )
 
 
 def rule_ids() -> tuple[str, ...]:
     """Return the ids of all rules: of plans, of those of single policies, and of certificates."""
     plan = (rule.id for rule in (*_PLAN_RULES, *policy_rules()))
-    return (*plan, *(rule.id for rule in RULES_OF_CERTIFICATES))
+    return (*plan, *(rule.id for rule in certificate.RULES_OF_CERTIFICATES))
 
 
 def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
@@ -169,4 +157,4 @@ def verify_certificate(
     `classes` has those of priority classes, as `class_terms` returns them for the round.
     """
     claim = certificate.Claim(claimed, terms, classes)
-    return [found for rule in RULES_OF_CERTIFICATES for found in rule.violations(claim)]
+    return [found for rule in certificate.RULES_OF_CERTIFICATES for found in rule.violations(claim)]

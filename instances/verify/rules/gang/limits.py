@@ -325,12 +325,7 @@ class Pools:
     ) -> Taken:
         """Return what jobs hold of some domains, with running jobs back and others not come.
 
-        Parameters
-        ----------
-        back
-            Running jobs in their places before the round.
-        gone
-            Jobs that do not start, and migrated ones that take no more of a domain than before.
+        Those of `gone` do not start, or migrate and take no more of a domain than before.
         """
         held: Taken = Counter({where: self.after[where] for where in among})
         for name in {*back, *gone} & self._anew.keys() if among else ():
@@ -345,13 +340,7 @@ class Pools:
         return {placed.job.name: placed for placed in self._reading.placed_anew}
 
     def overfull(self, held: Taken, of: Iterable[PoolDomain]) -> PoolDomain | None:
-        """Return one of some domains of which more is held than its limit, None if there is none.
-
-        Parameters
-        ----------
-        held
-            What jobs hold together.
-        """
+        """Return a domain of some of which more is held than its limit, None if there is none."""
         return next((where for where in of if held[where] > self.limit(where)), None)
 
     def text(self, where: PoolDomain, held: Taken) -> str:

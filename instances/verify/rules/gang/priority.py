@@ -81,13 +81,7 @@ def is_pinned(job: Job) -> bool:
 def sums_of_classes(
     classes: Mapping[str, ClassTerm], counted: Iterable[tuple[Precedence, int]]
 ) -> dict[str, int]:
-    """Return the sum of each class.
-
-    Parameters
-    ----------
-    counted
-        Precedences and amounts; one of no class, as of a pinned job, counts nowhere.
-    """
+    """Return the sum of each class; a precedence of no class, as of pinned jobs, counts nowhere."""
     name_of = {level: name for name, one in classes.items() for level in one.precedences}
     total = dict.fromkeys(classes, 0)
     for level, amount in counted:
