@@ -22,7 +22,7 @@ from placewright.instances.traces.trace import Trace
 from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.replay.round_decider import carry_out, place_of
-from placewright.solver.usage import usage
+from placewright.solver.process import usage
 from placewright.topology.units import WHOLE_GPU
 
 __all__ = ["ENGINE", "TOLERANCE", "Call", "Case", "Played", "play"]

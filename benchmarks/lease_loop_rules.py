@@ -21,7 +21,7 @@ from placewright.instances.converters.support.trace_rounds import TraceJob, over
 from placewright.instances.traces.trace import NEVER, Trace
 from placewright.rounds.policies.base import Columns, Keys, ListPolicy
 from placewright.rounds.replay.book import Costs, HostLedger
-from placewright.rounds.replay.lease_loop import Served
+from placewright.rounds.replay.lease_decider import Served
 from placewright.rounds.replay.list_decider import PreemptiveList
 from placewright.rounds.replay.loop import Loop, Trigger
 

@@ -1,6 +1,6 @@
 """Lease by lease over Chronus's traces: placewright beside rules, and a bound that knows all jobs.
 
-Placewright decides as `rounds/replay/lease_loop.py` says and places every job; rules count GPUs
+Placewright decides as `rounds/replay/lease_decider.py` says and places every job; rules count GPUs
 (`lease_loop_rules.py`).
 
 The value of a job is that of the earliest deadline that its finish meets, promised or not.
@@ -24,7 +24,7 @@ from placewright import Plan, Round, verify
 from placewright.instances.converters.support.trace_rounds import TraceJob
 from placewright.instances.converters.traces.chronus import chronus_jobs, convert_chronus
 from placewright.instances.documents.job import Job
-from placewright.rounds.replay.lease_loop import Served, decide_leases
+from placewright.rounds.replay.lease_decider import Served, decide_leases
 
 __all__ = ["Loop", "loop_cases", "outcome"]
 

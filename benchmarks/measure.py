@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from placewright.solver import Arrays, InProcess, Limits, Model, Status
-from placewright.solver.usage import usage
+from placewright.solver.process import usage
 
 __all__ = [
     "REPEATS",

@@ -17,8 +17,7 @@ from placewright.instances.traces.papers import PROFILES
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
-from placewright.rounds.policies.named import POLICIES
-from placewright.rounds.policies.tenants import TunedPolicy
+from placewright.rounds.policies.named import POLICIES, TunedPolicy
 from placewright.rounds.replay.book import Placer
 from placewright.rounds.replay.measures import measure
 from placewright.rounds.replay.spec import ReplaySpec, play

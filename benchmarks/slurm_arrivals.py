@@ -17,7 +17,7 @@ from typing import NamedTuple
 from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_queue import GPUS_PER_HOST, Asked
 from placewright.instances.derived.slurm_marks import HELD
-from placewright.live.watch.record import HEARTBEAT
+from placewright.live.watch.loop import HEARTBEAT
 
 __all__ = ["LOOK_S", "Arriving", "Ran", "Stream", "arrivals", "overtaken", "play", "starving"]
 

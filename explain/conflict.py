@@ -18,9 +18,9 @@ from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import prove_bounds
+from placewright.rounds.deciders.base import Memory
 from placewright.rounds.settings import Settings, Solver
 from placewright.rounds.solve import Solve
-from placewright.rounds.state.memory import Memory
 from placewright.solver import Worker
 
 # QuickXplain: a minimal subset that has a monotone property, the first items preferred.

@@ -12,9 +12,8 @@ from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.backfill.places import SOURCE
-from placewright.rounds.backfill.queue import reservations_of, reserved_before
-from placewright.rounds.backfill.restrict import restricted_round
+from placewright.rounds.backfill.profile import SOURCE
+from placewright.rounds.backfill.queue import reservations_of, reserved_before, restricted_round
 
 
 class Reservations:

@@ -14,10 +14,10 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
-from placewright.rounds import engine, plan_bounds, prove_bounds
+from placewright.rounds import engine, prove_bounds, solve
+from placewright.rounds.deciders.base import Memory
 from placewright.rounds.settings import Settings
 from placewright.rounds.solve import Solve
-from placewright.rounds.state.memory import Memory
 
 MOST_ROUNDS = 4
 
@@ -82,7 +82,7 @@ def proven(
 ) -> tuple[tuple[TermResult, ...], list[Bound]]:
     """Prove bounds of a plan; return what is proven, and all bounds told on the way."""
     told: list[Bound] = []
-    steps = plan_bounds._steps
+    steps = solve._steps
 
     def keeping(*args: Any) -> Iterator[Candidate | Bound]:
         for step in steps(*args):
@@ -90,7 +90,7 @@ def proven(
                 told.append(step)
             yield step
 
-    with patch.object(plan_bounds, "_steps", keeping):
+    with patch.object(solve, "_steps", keeping):
         return prove_bounds(round_, plan, **arguments), told
 
 

@@ -1,10 +1,9 @@
 """One scheduling round: candidates verified, the best kept, its certificate written."""
 
 from placewright.rounds.engine import Engine
-from placewright.rounds.plan_bounds import prove_bounds
 from placewright.rounds.regions.executors import open_executor
 from placewright.rounds.settings import InternalError
-from placewright.rounds.solve import solve_round
+from placewright.rounds.solve import prove_bounds, solve_round
 from placewright.rounds.state.admission import Admitted
 from placewright.rounds.state.changes import Changes
 

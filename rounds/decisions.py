@@ -84,6 +84,16 @@ def with_invalid(round_: Round, decisions: Iterable[Decision]) -> tuple[Decision
     )
 
 
+def tasks_of(candidate: Candidate, job: int, hosts: Sequence[str]) -> tuple[Task, ...]:
+    """Return the tasks of a job that a candidate starts or moves, its hosts by name."""
+    places = candidate.starts[job][1]
+    slots = candidate.slots.get(job) or (None,) * len(places)
+    return tuple(
+        Task.model_construct(group=g, index=i, host=hosts[h], gpus=gpus, slot=slot)
+        for (g, i, h, gpus), slot in zip(places, slots, strict=True)
+    )
+
+
 def decisions_of(
     round_: Round,
     hosts: tuple[str, ...],
@@ -94,17 +104,13 @@ def decisions_of(
     decisions = list(default_decisions)
     for index in () if candidate.data is None else candidate.data.waits:
         decisions[index] = wait_decision(round_.jobs[index], Why(Reason.DATA))
-    for index, (option, places) in candidate.starts.items():
+    for index, (option, _) in candidate.starts.items():
         job = round_.jobs[index]
-        slots = candidate.slots.get(index) or (None,) * len(places)
         decisions[index] = Decision.model_construct(
             job=job.name,
             decision=DecisionKind.START if job.running is None else DecisionKind.MIGRATE,
             option=option,
-            tasks=tuple(
-                Task.model_construct(group=g, index=i, host=hosts[h], gpus=gpus, slot=slot)
-                for (g, i, h, gpus), slot in zip(places, slots, strict=True)
-            ),
+            tasks=tasks_of(candidate, index, hosts),
         )
     for index, by in displacers(round_, hosts, candidate).items():
         decisions[index] = Decision.model_construct(

@@ -16,6 +16,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.rounds.backfill.queue import reservations_of
+from placewright.rounds.deciders.base import Memory
 from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import Isolation, Settings, Solver
 from placewright.rounds.solve import Progress, Solve
@@ -26,10 +27,7 @@ from placewright.rounds.state.admission import (
     check_asks_for_promise,
 )
 from placewright.rounds.state.changes import Changes, TransferOrders, apply_changes, apply_plan
-from placewright.rounds.state.memory import Memory
 from placewright.solver import Worker
-
-__all__ = ["Engine"]
 
 
 class Engine:

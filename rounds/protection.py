@@ -22,6 +22,7 @@ from placewright.instances.presets.replica_teams import BUFFERS, Team, hosts_of,
 from placewright.rounds.solve import solve_round
 from placewright.topology import Cluster
 
+
 # The fewest sets of hosts that keep the checkpoints of the hosts that no team is left for.
 #
 # A set is M hosts that keep the checkpoints of some of them, its *owners*; each host owns in one
@@ -34,8 +35,6 @@ from placewright.topology import Cluster
 #
 # The fewest sets lose least when M hosts fail at once: M hosts lose something only if they are a
 # set.
-
-
 class HostSet(NamedTuple):
     """Hosts that keep the checkpoints of some of them."""
 
@@ -47,10 +46,7 @@ class HostSet(NamedTuple):
 def fewest_sets(hosts: int, copies: int) -> tuple[HostSet, ...]:
     """Return the fewest sets of `copies` hosts for hosts 0, 1, ..., by enumeration.
 
-    Parameters
-    ----------
-    hosts
-        From `copies` to 2 * `copies` - 1.
+    `hosts`: from `copies` to 2 * `copies` - 1.
     """
     for number in range(1, hosts + 1):
         for owners in _partitions(hosts, number, copies):
@@ -119,8 +115,6 @@ def _owned(
 # A checkpoint is lost if all hosts of its set fail at once. Sets that share no host, directly or by
 # way of others, are counted on their own; the counts are multiplied as polynomials, whose term of
 # degree k counts the choices of k failed hosts that lose nothing.
-
-
 MOST_CHOICES = 1_000_000
 """Choices of failed hosts, among those that share sets, up to which each is looked at."""
 
@@ -137,17 +131,10 @@ class Chance(NamedTuple):
 def survival(sets: Iterable[Collection[int]], hosts: int, failed: int, *, seed: int = 0) -> Chance:
     """Return how likely it is that so many failed hosts lose nothing.
 
-    Parameters
-    ----------
-    sets
-        The hosts that keep a checkpoint, numbers from 0; for each checkpoint, or once for all that
-        the same hosts keep.
-    hosts
-        Number of all hosts; each is as likely to fail.
-    failed
-        How many of them fail, at most all.
-    seed
-        Of the samples, which are drawn where there are too many choices to look at each.
+    `sets`: the hosts that keep a checkpoint, numbers from 0; for each checkpoint, or once for all
+    that the same hosts keep. `hosts`: number of all hosts; each is as likely to fail. `failed`: how
+    many of them fail, at most all. `seed`: of the samples, which are drawn where there are too many
+    choices to look at each.
     """
     distinct = {frozenset(one) for one in sets}
     sizes = sorted({len(one) for one in distinct if len(one) <= failed})
@@ -179,8 +166,6 @@ def survival(sets: Iterable[Collection[int]], hosts: int, failed: int, *, seed: 
 # divided into teams of M that keep each other's checkpoints, as many as can be with all hosts in
 # different domains, by a round (`replica_teams`) with a proven bound. The N mod M hosts that no
 # team is left for and those of one team get the fewest sets that will do (`last_sets`).
-
-
 MOST_FAILED = 4
 MOST_TEAMS_TRIED = 64
 

@@ -18,8 +18,6 @@ from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.solver import InProcess, Worker
 
-# Errors of this folder.
-
 
 class InternalError(RuntimeError):
     """A bug: no candidate is valid, the last verification fails, or a plan beats a certified bound.
@@ -30,9 +28,6 @@ class InternalError(RuntimeError):
     def __init__(self, message: str, plan: Plan | None = None) -> None:
         super().__init__(message)
         self.plan = plan
-
-
-# What a round cost: wall clock, CPU seconds and peak memory, solver processes included.
 
 
 _PACKAGES = {"highs": "highspy", "cp-sat": "ortools", "cbc": "pulp", "scip": "ortools"}
@@ -80,9 +75,6 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-# How a round is searched: limits and solver, and the session that follows from them.
-
-
 BACKENDS = ("auto", "highs", "cp-sat", "cbc", "scip")
 DEFAULT_BACKEND = "highs"
 
@@ -120,10 +112,7 @@ class Settings:
     ) -> Self:
         """Fill in the round's limits.
 
-        Raises
-        ------
-        InvalidInputError
-            If an argument is out of its range.
+        Raises InvalidInputError if an argument is out of its range.
         """
         _check_one_of("backend", backend, BACKENDS)
         _check_one_of("isolation", isolation, ISOLATIONS)

@@ -6,15 +6,24 @@ for tiny models, to `InProcess`.
 
 from __future__ import annotations
 
-from placewright.solver.arrays import ALWAYS, Arrays, Sense
-from placewright.solver.backends import BACKENDS, Backend, Report, available, get_backend
-from placewright.solver.bigm import big_m
-from placewright.solver.blocks import Block
-from placewright.solver.certify import certified_bound, multipliers
-from placewright.solver.core import Core, ReducedCosts, reduced_costs_of
-from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
-from placewright.solver.model import Model
-from placewright.solver.outcome import Limits, Outcome, Progress, SolveOptions, Status
+from placewright.solver.arrays import (
+    ALWAYS,
+    Arrays,
+    BackendUnavailableError,
+    Sense,
+    UnsupportedModelError,
+    big_m,
+)
+from placewright.solver.backends import BACKENDS, Backend, available, get_backend
+from placewright.solver.certify import (
+    Core,
+    ReducedCosts,
+    certified_bound,
+    multipliers,
+    reduced_costs_of,
+)
+from placewright.solver.model import Block, Model
+from placewright.solver.outcome import Limits, Outcome, Progress, Report, SolveOptions, Status
 from placewright.solver.process import InProcess, Worker
 
 __all__ = [

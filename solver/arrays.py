@@ -1,7 +1,4 @@
-"""A model as plain NumPy arrays: what backends read and what goes through the pipe to the worker.
-
-The arrays are never changed after `Model.arrays` made them.
-"""
+"""Models as plain NumPy arrays: what backends read and what goes through the pipe to a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +9,17 @@ import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
 
-__all__ = ["ALWAYS", "Arrays", "Sense", "csr", "row_slack"]
+
+# A model as plain NumPy arrays: what backends read and what goes through the pipe to the worker.
+#
+# The arrays are never changed after `Model.arrays` made them.
+class UnsupportedModelError(Exception):
+    """A backend cannot take this model; the message names the row or the column."""
+
+
+class BackendUnavailableError(Exception):
+    """A backend is unknown or its solver is not installed; the message says what to install."""
+
 
 Sense: TypeAlias = Literal["max", "min"]
 
@@ -30,9 +37,7 @@ def csr(
 ) -> tuple[Ints, Ints, Floats]:
     """Turn coordinates into CSR; repeated entries add up, zeros vanish.
 
-    Returns
-    -------
-    indptr of shape (rows + 1,), indices and data, sorted by row and column.
+    Returns indptr of shape (rows + 1,), indices and data, sorted by row and column.
     """
     # One sort by the flat position brings repeated entries together.
     flat, place = np.unique(rows * shape[1] + columns, return_inverse=True)
@@ -47,26 +52,17 @@ def csr(
 class Arrays:
     """One linear model with one objective, n columns and m rows.
 
-    Parameters
-    ----------
-    sense
-        Whether the objective is maximised or minimised.
-    cost, constant
-        The objective is ``cost @ x + constant``; cost has shape (n,).
-    lower, upper, integer
-        Column bounds and whether the column takes whole values only, shape (n,).
-    row_lower, row_upper
-        Row bounds, shape (m,).
-    indptr, indices, data
-        The rows as CSR: row i holds ``data[k] * x[indices[k]]`` for k in
-        ``indptr[i]:indptr[i + 1]``; columns ascend within a row and appear once.
-    when
-        Shape (m,): the 0/1 column that switches the row on, or `ALWAYS`.
-    row_block, block_names
-        Row i belongs to the block named ``block_names[row_block[i]]``.
-    priority
-        Shape (n,): branching priorities, larger ones first, for backends that take them (SCIP).
-        None: the backend's own order.
+    - `sense`: whether the objective is maximised or minimised.
+    - `cost`, `constant`: the objective is ``cost @ x + constant``; cost has shape (n,).
+    - `lower`, `upper`, `integer`: column bounds and whether the column takes whole values only,
+      shape (n,).
+    - `row_lower`, `row_upper`: row bounds, shape (m,).
+    - `indptr`, `indices`, `data`: the rows as CSR: row i holds ``data[k] * x[indices[k]]`` for k in
+      ``indptr[i]:indptr[i + 1]``; columns ascend within a row and appear once.
+    - `when`, shape (m,): the 0/1 column that switches the row on, or `ALWAYS`.
+    - `row_block`, `block_names`: row i belongs to the block named ``block_names[row_block[i]]``.
+    - `priority`, shape (n,): branching priorities, larger ones first, for backends that take them
+      (SCIP). None: the backend's own order.
     """
 
     sense: Sense
@@ -124,13 +120,9 @@ class Arrays:
     def violations(self, values: Floats, tolerance: float = 1e-6) -> Ints:
         """Give the indices of the rows that a point breaks.
 
-        Parameters
-        ----------
-        values
-            The point, shape (n,).
-        tolerance
-            Allowed excess, relative to a bound's size, absolute for bounds below 1. A row with a
-            condition counts where its literal is at least ``1 - tolerance``.
+        `values`: the point, shape (n,). `tolerance`: allowed excess, relative to a bound's size,
+        absolute for bounds below 1. A row with a condition counts where its literal is at least ``1
+        - tolerance``.
         """
         activity = np.bincount(
             self.entry_rows(), weights=self.data * values[self.indices], minlength=self.rows
@@ -152,3 +144,80 @@ class Arrays:
             and (np.abs(whole - np.rint(whole)) <= tolerance).all()
             and self.violations(values, tolerance).size == 0
         )
+
+
+def big_m(arrays: Arrays) -> Arrays:
+    """Rewrite every row ``when z: a x <= u`` as ``a x + M z <= u + M`` with the smallest valid M.
+
+    M is the largest value of ``a x - u`` over the column bounds with z at 0, never below 0; lower
+    bounds are treated alike. A conditional row with two finite bounds becomes two rows in its
+    place, one without bounds vanishes. The same arrays come back when no row has a condition.
+    Raises UnsupportedModelError if the column bounds do not bound the activity of a conditional
+    row.
+    """
+    conditional = arrays.when != ALWAYS
+    if not conditional.any():
+        return arrays
+    above = conditional & np.isfinite(arrays.row_upper)
+    below = conditional & np.isfinite(arrays.row_lower)
+    copies = np.where(conditional, above.astype(np.int64) + below, 1)
+
+    origin = np.repeat(np.arange(arrays.rows, dtype=np.int64), copies)
+    second = np.diff(origin, prepend=-1) == 0
+    takes_upper = above[origin] & ~second
+    takes_lower = below[origin] & ~takes_upper
+
+    smallest, largest = _activity_without_literal(arrays)
+    excess = np.maximum(0.0, largest - np.where(above, arrays.row_upper, 0.0))[origin]
+    deficit = np.minimum(0.0, smallest - np.where(below, arrays.row_lower, 0.0))[origin]
+    factor = np.where(takes_upper, excess, np.where(takes_lower, deficit, 0.0))
+    wrong = np.flatnonzero(~np.isfinite(factor))
+    if wrong.size:
+        raise UnsupportedModelError(
+            f"{arrays.row_name(int(origin[wrong[0]]))} has a condition and an unbounded activity; "
+            "finite bounds on its columns were expected"
+        )
+
+    row_lower = np.where(takes_upper, -np.inf, arrays.row_lower[origin]) + factor
+    row_upper = np.where(takes_lower, np.inf, arrays.row_upper[origin]) + factor
+    indptr, indices, data = _with_literals(arrays, origin, factor)
+    return replace(
+        arrays,
+        row_lower=row_lower,
+        row_upper=row_upper,
+        indptr=indptr,
+        indices=indices,
+        data=data,
+        when=np.full(len(origin), ALWAYS, dtype=np.int64),
+        row_block=arrays.row_block[origin],
+    )
+
+
+def _activity_without_literal(arrays: Arrays) -> tuple[Floats, Floats]:
+    """Bound each row's activity over the column bounds, its own literal at 0."""
+    rows = arrays.entry_rows()
+    free: Bools = arrays.indices != arrays.when[rows]
+    rows, columns, data = rows[free], arrays.indices[free], arrays.data[free]
+    at_lower = data * arrays.lower[columns]
+    at_upper = data * arrays.upper[columns]
+    smallest, largest = np.zeros(arrays.rows), np.zeros(arrays.rows)
+    np.add.at(smallest, rows, np.minimum(at_lower, at_upper))
+    np.add.at(largest, rows, np.maximum(at_lower, at_upper))
+    return smallest, largest
+
+
+def _with_literals(arrays: Arrays, origin: Ints, factor: Floats) -> tuple[Ints, Ints, Floats]:
+    """Copy the rows named by origin and add factor times the literal to each of them."""
+    lengths = np.diff(arrays.indptr)[origin]
+    rows = np.repeat(np.arange(len(origin), dtype=np.int64), lengths)
+    ends = np.cumsum(lengths)
+    source = np.arange(len(rows)) - np.repeat(ends - lengths, lengths)
+    source += np.repeat(arrays.indptr[origin], lengths)
+
+    moved = np.flatnonzero(factor)
+    return csr(
+        np.concatenate([rows, moved]),
+        np.concatenate([arrays.indices[source], arrays.when[origin[moved]]]),
+        np.concatenate([arrays.data[source], factor[moved]]),
+        (len(origin), arrays.columns),
+    )

@@ -70,12 +70,8 @@ def _cached(function: Function, options: dict[str, Any]) -> Function:
     """Return the compiled function with its cache on disk, emptied if it cannot be read.
 
     Numba reads the whole index before it compares versions of the source file, and fails where the
-    index names types that the source no longer has.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no folder for the cache.
+    index names types that the source no longer has. Raises RuntimeError if there is no folder for
+    the cache.
     """
     dispatcher = numba.njit(cache=True, **options)(function)
     cache = dispatcher._cache
@@ -90,10 +86,7 @@ def _cached(function: Function, options: dict[str, Any]) -> Function:
 def process_cache_folder(*, make: bool = False) -> str | None:
     """Return the temporary cache folder of this process, None if there is none.
 
-    Raises
-    ------
-    OSError
-        If it cannot be made.
+    Raises OSError if it cannot be made.
     """
     if make and not _folders:
         _folders.append(tempfile.TemporaryDirectory(prefix="placewright-"))

@@ -47,10 +47,7 @@ class Clock(Protocol):
 class MachineCode:
     """The machine code of some kernels in this process.
 
-    Parameters
-    ----------
-    modules
-        Names of modules whose `prepare()` calls each compiled function that Python calls.
+    `modules`: names of modules whose `prepare()` calls each compiled function that Python calls.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
@@ -141,10 +138,7 @@ def _call_all(modules: Sequence[str]) -> None:
 def _maker(modules: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a process that compiles them; it ends when this one does, however that is.
 
-    Raises
-    ------
-    ImportError, OSError
-        If there is no compiler, or no process can be started.
+    Raises ImportError or OSError if there is no compiler, or no process can be started.
     """
     from placewright.solver.compiled import process_cache_folder
 

@@ -1,35 +1,106 @@
-"""Variables, rows and objective terms, appended as blocks of arrays.
-
-A block has a name and keys, so that a row can be explained. A model only grows; `Model.arrays`
-takes a snapshot of it with one term as the objective.
-"""
+"""Variables, rows and objective terms, appended as named blocks of arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.solver.arrays import ALWAYS, Arrays, Sense, csr
-from placewright.solver.blocks import (
-    Block,
-    Numbers,
-    check_finite,
-    check_indices,
-    check_interval,
-    end,
-    explain,
-    indices,
-    interval,
-    new_block,
-)
 
-__all__ = ["Model"]
+Numbers: TypeAlias = npt.ArrayLike
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of columns or rows that were appended together.
+
+    `name`: several blocks may share a name. `start`, `size`: the block holds the indices ``start``
+    to ``start + size - 1``. `keys`: one key per index, or None: then the key is the position inside
+    the block.
+    """
+
+    name: str
+    start: int
+    size: int
+    keys: Sequence[Hashable] | None
+
+    def key(self, index: int) -> Hashable:
+        """Give the key of the column or row with this index in the model."""
+        position = index - self.start
+        return position if self.keys is None else self.keys[position]
+
+
+def end(blocks: list[Block]) -> int:
+    """Give the number of columns or rows in the blocks."""
+    return blocks[-1].start + blocks[-1].size if blocks else 0
+
+
+def new_block(blocks: list[Block], name: str, size: int, keys: Sequence[Hashable] | None) -> Block:
+    """Make the block that would follow these; ValueError for a bad size or wrong keys."""
+    if size < 0:
+        raise ValueError(f"size {size} of block {name!r} is negative; 0 or more was expected")
+    if keys is not None and len(keys) != size:
+        raise ValueError(f"block {name!r} has {len(keys)} keys; {size} were expected")
+    return Block(name, end(blocks), size, keys)
+
+
+def indices(block: Block) -> Ints:
+    """Give the columns or rows of a block, shape (size,)."""
+    return np.arange(block.start, block.start + block.size, dtype=np.int64)
+
+
+def interval(block: Block, lower: Numbers, upper: Numbers) -> tuple[Floats, Floats]:
+    """Copy scalar or array bounds to shape (size,)."""
+    low = np.broadcast_to(np.asarray(lower, dtype=np.float64), block.size).copy()
+    high = np.broadcast_to(np.asarray(upper, dtype=np.float64), block.size).copy()
+    return low, high
+
+
+def check_interval(block: Block, low: Floats, high: Floats) -> None:
+    """Raise ValueError when an interval holds no number or a bound is NaN."""
+    # Written so that NaN fails, too; an interval at one infinity holds no number.
+    wrong = np.flatnonzero(~((low <= high) & (low < np.inf) & (high > -np.inf)))
+    if wrong.size:
+        i = int(wrong[0])
+        raise ValueError(
+            f"bounds {low[i]} to {high[i]} of {block.name}[{block.key(block.start + i)!r}] "
+            "hold no number; lower <= upper was expected"
+        )
+
+
+def check_indices(what: str, index: Ints, size: int) -> None:
+    """Raise ValueError when an index is outside 0 to size - 1."""
+    wrong = index[(index < 0) | (index >= size)]
+    if wrong.size:
+        raise ValueError(
+            f"{what} {wrong.flat[0]} is not in the model; 0 to {size - 1} was expected"
+        )
+
+
+def check_finite(what: str, value: npt.NDArray[np.float64]) -> None:
+    """Raise ValueError when a number is infinite or NaN."""
+    wrong = value[~np.isfinite(value)]
+    if wrong.size:
+        raise ValueError(f"{what} {wrong.flat[0]} is not finite; a number was expected")
+
+
+def explain(blocks: list[Block], index: int) -> tuple[str, Hashable]:
+    """Give the block name and key of an index; IndexError when no block holds it."""
+    for block in blocks:
+        if block.start <= index < block.start + block.size:
+            return block.name, block.key(index)
+    raise IndexError(f"index {index} is not in the model; 0 to {end(blocks) - 1} was expected")
+
+
+# Variables, rows and objective terms, appended as blocks of arrays.
+#
+# A block has a name and keys, so that a row can be explained. A model only grows; `Model.arrays`
+# takes a snapshot of it with one term as the objective.
 @dataclass(slots=True)
 class _Term:
     sense: Sense
@@ -41,10 +112,7 @@ class _Term:
 class Model:
     """A linear model under construction.
 
-    Attributes
-    ----------
-    variable_blocks, row_blocks
-        The blocks in the order in which they were appended.
+    `variable_blocks`, `row_blocks`: the blocks in the order in which they were appended.
     """
 
     def __init__(self) -> None:
@@ -84,19 +152,9 @@ class Model:
     ) -> Ints:
         """Append a block of variables.
 
-        Parameters
-        ----------
-        lower, upper, integer
-            Scalars or shape (size,); the bounds of integer variables are rounded inwards.
-
-        Returns
-        -------
-        The new column indices, shape (size,).
-
-        Raises
-        ------
-        ValueError
-            When a bound is not a number, or a lower bound exceeds its upper bound.
+        Returns the new column indices, shape (size,). `lower`, `upper`, `integer`: scalars or shape
+        (size,); the bounds of integer variables are rounded inwards. Raises ValueError if a bound
+        is not a number, or a lower bound exceeds its upper bound.
         """
         block = new_block(self.variable_blocks, name, size, keys)
         whole = np.broadcast_to(np.asarray(integer, dtype=np.bool_), size).copy()
@@ -122,22 +180,10 @@ class Model:
     ) -> Ints:
         """Append a block of empty rows ``lower <= 0 <= upper``; `add` fills them.
 
-        Parameters
-        ----------
-        lower, upper
-            Scalars or shape (size,).
-        when
-            Columns of 0/1 variables, scalar or shape (size,): the row counts only where its
-            variable is 1. None: the rows always count.
-
-        Returns
-        -------
-        The new row indices, shape (size,).
-
-        Raises
-        ------
-        ValueError
-            As `variables`; also when `when` names a column that is not a 0/1 variable.
+        Returns the new row indices, shape (size,). `lower`, `upper`: scalars or shape (size,).
+        `when`: columns of 0/1 variables, scalar or shape (size,): the row counts only where its
+        variable is 1. None: the rows always count. Raises ValueError as `variables`; also when
+        `when` names a column that is not a 0/1 variable.
         """
         block = new_block(self.row_blocks, name, size, keys)
         low, high = interval(block, lower, upper)
@@ -156,10 +202,7 @@ class Model:
     def add(self, rows: npt.ArrayLike, columns: npt.ArrayLike, coefficients: Numbers) -> None:
         """Add coefficients to rows; the three arguments broadcast, repeated entries add up.
 
-        Raises
-        ------
-        ValueError
-            When an index is not in the model or a coefficient is not finite.
+        Raises ValueError if an index is not in the model or a coefficient is not finite.
         """
         at, column, value = np.broadcast_arrays(
             np.asarray(rows, dtype=np.int64),
@@ -184,11 +227,8 @@ class Model:
     ) -> None:
         """Add to the objective term of this name, which is created by its first call.
 
-        Raises
-        ------
-        ValueError
-            When the sense is not the one of earlier calls, an index is not in the model or a
-            number is not finite.
+        Raises ValueError if the sense is not the one of earlier calls, an index is not in the model
+        or a number is not finite.
         """
         column, value = np.broadcast_arrays(
             np.asarray(columns, dtype=np.int64), np.asarray(coefficients, dtype=np.float64)
@@ -245,19 +285,9 @@ class Model:
     ) -> Arrays:
         """Take a snapshot with one term as the objective.
 
-        Parameters
-        ----------
-        objective
-            The name of a term, or None for a pure feasibility question.
-        relax
-            Whether to drop integrality.
-        without
-            Names of row blocks to leave out; row indices then count the rows that remain.
-
-        Raises
-        ------
-        KeyError
-            When there is no such term or no such row block.
+        `objective`: the name of a term, or None for a pure feasibility question. `relax`: whether
+        to drop integrality. `without`: names of row blocks to leave out; row indices then count the
+        rows that remain. Raises KeyError if there is no such term or no such row block.
         """
         unknown = set(without) - {block.name for block in self.row_blocks}
         if unknown:

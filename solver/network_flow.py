@@ -9,8 +9,6 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 
-__all__ = ["min_cost_flow", "transportation"]
-
 MAX_COST = 2**60
 """Largest cost times number of nodes, which the method scales costs by."""
 
@@ -18,19 +16,10 @@ MAX_COST = 2**60
 def min_cost_flow(tail: Ints, head: Ints, capacity: Ints, cost: Ints, supply: Ints) -> Ints | None:
     """Return an integer flow of minimum cost that ships all supply (arcs,).
 
-    Parameters
-    ----------
-    tail, head
-        (arcs,): the nodes that each arc leaves and enters.
-    capacity, cost
-        (arcs,): upper bound of the flow, and cost of one unit.
-    supply
-        (nodes,): units that a node provides, negative for demand; their sum is 0.
-
-    Returns
-    -------
-    Ints or None
-        None if no flow ships all supply, or costs are too large for 64 bits.
+    Returns None if no flow ships all supply, or costs are too large for 64 bits. `tail`, `head`,
+    (arcs,): the nodes that each arc leaves and enters. `capacity`, `cost`, (arcs,): upper bound of
+    the flow, and cost of one unit. `supply`, (nodes,): units that a node provides, negative for
+    demand; their sum is 0.
     """
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
@@ -48,22 +37,11 @@ def transportation(
 ) -> Ints | None:
     """Return a transportation plan of minimum cost, of these one that changes the least.
 
-    Parameters
-    ----------
-    supply, demand
-        (sources,), (sinks,): units to ship, with equal sums.
-    cost
-        (sources, sinks): non-negative cost of one unit.
-    allowed
-        (sources, sinks): pairs that may ship.
-    current
-        (sources, sinks): units shipped now. As many of them are kept as the minimum cost allows;
-        where costs are too large for 64 bits together with that, only the cost counts.
-
-    Returns
-    -------
-    Ints or None
-        Units shipped (sources, sinks); None if there is no plan, or costs are too large.
+    Returns units shipped (sources, sinks); None if there is no plan, or costs are too large.
+    `supply`, `demand`, (sources,), (sinks,): units to ship, with equal sums. `cost`, (sources,
+    sinks): non-negative cost of one unit. `allowed`, (sources, sinks): pairs that may ship.
+    `current`, (sources, sinks): units shipped now. As many of them are kept as the minimum cost
+    allows; where costs are too large for 64 bits together with that, only the cost counts.
     """
     source, sink = np.nonzero(allowed)
     unit = cost[source, sink] // max(1, int(np.gcd.reduce(cost[source, sink], initial=0)))

@@ -1,34 +1,334 @@
-"""The parent's side of the solver process: backends run in a subprocess that can be killed.
-
-The worker is a fresh Python (never a fork) that lives as long as its `Worker`; a time limit, a
-memory limit, a crash or an interrupt ends it, and the next solve starts another. It belongs to the
-process that started it: a fork of that has its `Worker`, but starts a process of its own.
-"""
+"""Backends run in a subprocess that can be killed, or in this process."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import selectors
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
 import time
 import weakref
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 from placewright.array_types import Floats
-from placewright.solver.arrays import Arrays
-from placewright.solver.audit import audit, known_objective
-from placewright.solver.backends import Report
-from placewright.solver.child import Child
-from placewright.solver.errors import BackendUnavailableError, UnsupportedModelError
-from placewright.solver.incumbent import Incumbent
-from placewright.solver.inprocess import InProcess
-from placewright.solver.outcome import Limits, Outcome, Progress, Status
-from placewright.solver.usage import usage
-from placewright.solver.wire import Refusal, Request, Warm, frame, take
+from placewright.solver.arrays import Arrays, BackendUnavailableError, UnsupportedModelError
+from placewright.solver.backends import get_backend
+from placewright.solver.outcome import (
+    Incumbent,
+    Limits,
+    Outcome,
+    Progress,
+    Report,
+    Status,
+    audit,
+    known_objective,
+)
 
-__all__ = ["InProcess", "Worker"]
+_LENGTH = struct.Struct("<Q")
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """Ask the worker to solve; `sent` is the parent's monotonic clock, which both sides share."""
+
+    backend: str
+    arrays: Arrays
+    limits: Limits
+    start: Floats | None
+    sent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """Ask the worker to load a backend; nothing is answered."""
+
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Answer that a backend is not installed (`available` False) or cannot take the model."""
+
+    available: bool
+    message: str
+
+
+def frame(message: object) -> bytes:
+    """Give the bytes of a message."""
+    body = pickle.dumps(message, protocol=5)
+    return _LENGTH.pack(len(body)) + body
+
+
+def take(received: bytearray) -> object | None:
+    """Take the first complete message off the bytes received; None if there is none yet."""
+    if len(received) < _LENGTH.size:
+        return None
+    end = _LENGTH.size + _LENGTH.unpack_from(received)[0]
+    if len(received) < end:
+        return None
+    # Both ends are ours, and the pipe is private to them.
+    message: object = pickle.loads(memoryview(received)[_LENGTH.size : end])  # noqa: S301
+    del received[:end]
+    return message
+
+
+def send(descriptor: int, message: object) -> None:
+    """Write a message to a blocking descriptor."""
+    write(descriptor, frame(message))
+
+
+def write(descriptor: int, framed: bytes) -> None:
+    """Write the bytes of a message to a blocking descriptor."""
+    rest = memoryview(framed)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def receive(descriptor: int) -> object | None:
+    """Read a message from a blocking descriptor; None at its end."""
+    received = bytearray()
+    while (message := take(received)) is None:
+        # The other side may send more at once, as after `Warm`: never read past one message.
+        missing = _LENGTH.size
+        if len(received) >= _LENGTH.size:
+            missing += _LENGTH.unpack_from(received)[0]
+        chunk = os.read(descriptor, min(missing - len(received), 1 << 20))
+        if not chunk:
+            return None
+        received += chunk
+    return message
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_USER_TIME = 11
+"""Index in /proc/<pid>/stat behind the command's name of utime, stime, cutime and cstime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds, resident memory now and at its peak, in MiB."""
+
+    cpu_seconds: float
+    resident_mib: float
+    peak_mib: float
+
+
+def usage(process: int) -> Usage:
+    """Add up a process and its living children; a process that has ended counts nothing."""
+    cpu = resident = peak = 0.0
+    for member in _tree(process):
+        folder = Path("/proc", str(member))
+        try:
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            memory = dict(
+                line.split(":", 1) for line in (folder / "status").read_text().splitlines()
+            )
+        except OSError:
+            continue
+        cpu += sum(int(ticks) for ticks in stat[_USER_TIME : _USER_TIME + 4]) / _TICKS
+        resident += _mib(memory.get("VmRSS"))
+        peak += _mib(memory.get("VmHWM"))
+    return Usage(cpu, resident, peak)
+
+
+def _tree(process: int) -> Iterator[int]:
+    yield process
+    try:
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return
+    for child in children:
+        yield from _tree(int(child))
+
+
+def _mib(line: str | None) -> float:
+    return int(line.split()[0]) / 1024 if line else 0.0
+
+
+# A fresh Python process that answers over pipes, and that can be ended at any moment.
+#
+# Never a fork, and nothing of the program that this process runs: no locks of threads that it does
+# not have, and no script that runs again. It belongs to the process that started it; a fork of that
+# forgets it.
+WORKER = "placewright.solver.worker"
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Child:
+    """A living process, the parent's ends of its pipes and its folder for files.
+
+    `discard` removes the folder, at the latest when this process ends.
+    """
+
+    process: subprocess.Popen[bytes]
+    inlet: int
+    outlet: int
+    scratch: Path
+    discard: weakref.finalize[[str], subprocess.Popen[bytes]]
+
+    @classmethod
+    def start(cls, address: str) -> Self:
+        """Start a process that answers by a function of ours, given as ``module:function``.
+
+        Raises OSError if there is no folder to write to, no process or no pipe to be had.
+        """
+        # It imports exactly what this process would, and nothing from its own folder (-P).
+        paths = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path)
+        with contextlib.ExitStack() as undo:
+            scratch = Path(tempfile.mkdtemp(prefix="placewright-"))
+            undo.callback(shutil.rmtree, scratch, ignore_errors=True)
+            requests, inlet = _pipe(undo)
+            outlet, answers = _pipe(undo)
+            with (scratch / "stderr").open("wb") as errors:
+                # A session of its own: a kill reaches programs that it starts, a Ctrl-C does not.
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", WORKER, address, str(scratch)],
+                    stdin=requests,
+                    stdout=answers,
+                    stderr=errors,
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": paths,
+                        "OPENBLAS_NUM_THREADS": "1",
+                        "TMPDIR": str(scratch),
+                    },
+                    start_new_session=True,
+                )
+            undo.pop_all()
+        # With these open here a dead child would never read as the end of its pipe.
+        os.close(requests)
+        os.close(answers)
+        discard = weakref.finalize(process, shutil.rmtree, str(scratch), ignore_errors=True)
+        child = cls(process, inlet, outlet, scratch, discard)
+        _children.add(child)
+        return child
+
+    def kill(self) -> None:
+        """Kill the process, and programs that it started; `end` is still to be called."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kill the process, and leave nothing of it behind."""
+        self.kill()
+        self.process.wait()
+        self.discard()
+        self._close()
+
+    def leave(self) -> None:
+        """Detach from the process without ending it."""
+        self.discard.detach()
+        self._close()
+
+    def _close(self) -> None:
+        _children.discard(self)
+        os.close(self.inlet)
+        os.close(self.outlet)
+
+    def epitaph(self) -> str:
+        """Wait for the process to end, and describe how it did."""
+        code = self.process.wait()
+        how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        words = (self.scratch / "stderr").read_text(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(words) if line.strip()), "")
+        return f"ended with {how}" + (f": {last}" if last else "")
+
+
+_children: weakref.WeakSet[Child] = weakref.WeakSet()
+
+
+def _leave_all() -> None:
+    for child in list(_children):
+        child.leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
+
+
+def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        undo.callback(os.close, end)
+    return ends
+
+
+def attempt(
+    backend: str, arrays: Arrays, limits: Limits, start: Floats | None, report: Report | None
+) -> Outcome:
+    """Call a backend by name; whatever it raises becomes status FAILED.
+
+    BackendUnavailableError and UnsupportedModelError are raised: these two are for the caller.
+    """
+    call = get_backend(backend)
+    began = time.monotonic()
+    try:
+        outcome = call(arrays, limits, start, report)
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"answer {type(outcome).__name__} is no outcome; Outcome was expected")
+    except (BackendUnavailableError, UnsupportedModelError):
+        raise
+    # A backend may raise anything, and that must not end the round.
+    except Exception as error:  # noqa: BLE001
+        return Outcome(
+            Status.FAILED,
+            message=f"backend {backend!r} raised {type(error).__name__}: {error}",
+            seconds=time.monotonic() - began,
+            backend=backend,
+        )
+    return outcome
+
+
+class InProcess:
+    """The same methods as `Worker`, but nothing stops a backend that ignores its limits."""
+
+    def solve(
+        self,
+        backend: str,
+        arrays: Arrays,
+        limits: Limits,
+        start: Floats | None = None,
+        report: Report | None = None,
+    ) -> Outcome:
+        """Solve and check, as `Worker.solve`; `Limits.memory_mib` is not kept."""
+        outcome = attempt(backend, arrays, limits, start, report)
+        return audit(arrays, outcome, known_objective(arrays, start))
+
+    def warm(self, backend: str) -> None:
+        """Load a backend now, so that the first solve does not pay for it."""
+        get_backend(backend)
+
+    def close(self) -> None:
+        """Do nothing: there is no process to end."""
+
+    def cpu_seconds(self) -> float:
+        """Give 0.0: there is no child process."""
+        return 0.0
+
+    def peak_mib(self) -> float:
+        """Give 0.0: there is no child process."""
+        return 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# The parent's side of the solver process: backends run in a subprocess that can be killed.
+#
+# The worker is a fresh Python (never a fork) that lives as long as its `Worker`; a time limit, a
+# memory limit, a crash or an interrupt ends it, and the next solve starts another. It belongs to
+# the process that started it: a fork of that has its `Worker`, but starts a process of its own.
 GRACE_SHARE, GRACE_SECONDS = 0.1, 0.2
 """The worker is killed at the limit plus this share of it plus these seconds."""
 
@@ -65,24 +365,13 @@ class Worker:
     ) -> Outcome:
         """Solve with a backend by name (or ``module:attribute``) and check what it says.
 
-        Parameters
-        ----------
-        start
-            A hint: a feasible point, shape (columns,).
-        report
-            Called in this process with each point and bound, checked, while the search runs.
-
-        Returns
-        -------
-        A checked outcome. A backend that raises or lies gives status FAILED; one that hangs,
-        crashes or takes too much memory is killed, and the best checked point and bound that it
-        had streamed are returned with status FEASIBLE and a message, or FAILED without a point.
-        Where no other process can be started, this one solves, and the message says so.
-
-        Raises
-        ------
-        BackendUnavailableError, UnsupportedModelError
-            As the backend raised them.
+        Returns a checked outcome. A backend that raises or lies gives status FAILED; one that
+        hangs, crashes or takes too much memory is killed, and the best checked point and bound that
+        it had streamed are returned with status FEASIBLE and a message, or FAILED without a point.
+        Where no other process can be started, this one solves, and the message says so. `start`: a
+        hint: a feasible point, shape (columns,). `report`: called in this process with each point
+        and bound, checked, while the search runs. Raises BackendUnavailableError or
+        UnsupportedModelError as the backend raised them.
         """
         began = time.monotonic()
         incumbent = Incumbent(arrays)
@@ -246,7 +535,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _started() -> Child:
-    child = Child.start("placewright.solver.worker")
+    child = Child.start(f"{WORKER}:answer")
     # A worker that does not read must not block this process in a write.
     os.set_blocking(child.inlet, False)
     return child

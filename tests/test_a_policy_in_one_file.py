@@ -35,7 +35,6 @@ from placewright.rounds.deciders.base import (
     Decider,
     PolicyDecider,
     Resources,
-    bounds_by_deciding,
 )
 from placewright.rounds.decisions import Why
 
@@ -149,7 +148,7 @@ def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             terms={"jobs_started": jobs_started}, rules=(Rule("smallest_first", smallest_first),)
         ),
     )
-    DECIDERS.register(NAME, PolicyDecider(decider, bounds_by_deciding(decider)))
+    DECIDERS.register(NAME, PolicyDecider(decider))
     PANELS.register(NAME, PolicyPanels("Queue", queue_tables))
     VIEWS.register(NAME, PolicyViews(plan_tables=print_queue, plan_charts=print_queue))
     yield

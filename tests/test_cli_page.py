@@ -190,7 +190,7 @@ def test_each_example_works(folder, line, capfd, monkeypatch):
     for endless in ("live.serve.run.run", "live.watch.loop.watch"):
         monkeypatch.setattr(f"placewright.{endless}", lambda *_: None)
     monkeypatch.setattr(
-        "placewright.live.watch.slurm_actor.release_held", lambda **_: (0, [])
+        "placewright.live.watch.slurm.release_held", lambda **_: (0, [])
     )  # there is no Slurm
     if not any(f" {operator} " in line for operator in IN_A_SHELL):
         code = main(shlex.split(line)[1:])

@@ -57,7 +57,7 @@ GOOD = load_round(LIBRARY / "quickstart.yaml")
 ENTRANCES: dict[str, Callable[[Round], object]] = {
     "rounds.solve.solve_round": solve_round,
     "rounds.engine.Engine": Engine,
-    "rounds.plan_bounds.prove_bounds": lambda r: prove_bounds(r, PLAN),
+    "rounds.solve.prove_bounds": lambda r: prove_bounds(r, PLAN),
     "rounds.protection.protect": lambda r: protect(r, 2, "rack", 1),
     "instances.verify.verify": lambda r: verified(r, PLAN),
     "instances.verify.refusal_reasons.RefusalReasons": lambda r: RefusalReasons(r, PLAN),

@@ -1,12 +1,9 @@
 """The cluster: arrays are the truth, the NetworkX graph is a view of them."""
 
-from placewright.topology.assemble import assemble
 from placewright.topology.builders import nvl72_racks, tree
-from placewright.topology.catalogue import CATALOGUE, HostModel
-from placewright.topology.cluster import Cluster
+from placewright.topology.catalogue import CATALOGUE, HostModel, Link
+from placewright.topology.cluster import Cluster, State, assemble
 from placewright.topology.graph import build_graph
-from placewright.topology.links import Link
-from placewright.topology.state import State
 from placewright.topology.units import WHOLE_GPU
 
 __all__ = [

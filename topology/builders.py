@@ -12,9 +12,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.topology.catalogue import CATALOGUE, HostModel
+from placewright.topology.catalogue import CATALOGUE, HostModel, Link
 from placewright.topology.cluster import Cluster
-from placewright.topology.links import Link
 
 TREE_LINKS: Mapping[str, Link] = MappingProxyType(
     {
@@ -46,24 +45,11 @@ def tree(
 ) -> Cluster:
     """Build a tree in which all domains of a level hold equally many; names read r0-d0-b1-k2-h3.
 
-    Parameters
-    ----------
-    name : str
-        Name of the cluster.
-    regions, datacenters, blocks, racks, hosts : int
-        Regions in all, datacenters per region, blocks per datacenter, racks per block, hosts
-        per rack.
-    host_model : HostModel or sequence of HostModel (hosts of the whole cluster,)
-        The hardware of all hosts, or of each host in order of the tree.
-    links : mapping of str to Link
-        Uplink by level.
-    wan : Link
-        Joins each two regions.
-
-    Raises
-    ------
-    ValueError
-        If a count is below 1 or the number of host models does not fit.
+    `regions`, `datacenters`, `blocks`, `racks`, `hosts`: regions in
+    all, datacenters per region, blocks per datacenter, racks per block, hosts per rack.
+    `host_model` (HostModel or sequence of HostModel (hosts of the whole cluster,)): the hardware of
+    all hosts, or of each host in order of the tree. `links`: uplink by level. `wan`: joins each two
+    regions. Raises ValueError if a count is below 1 or the number of host models does not fit.
     """
     counts = {
         "region": regions,
@@ -87,22 +73,9 @@ def nvl72_racks(
 ) -> Cluster:
     """Build one datacenter of GB200 NVL72 racks, each 18 trays of 4 GPUs.
 
-    Parameters
-    ----------
-    name : str
-        Name of the cluster.
-    racks : int
-        Racks in all.
-    racks_per_block : int
-        Racks per block; the last block holds the rest. 8 is a scalable unit of the NVIDIA DGX
-        SuperPOD with DGX GB200 reference architecture.
-    links : mapping of str to Link
-        Uplink by level.
-
-    Raises
-    ------
-    ValueError
-        If a count is below 1.
+    `racks_per_block`: racks per block; the last
+    block holds the rest. 8 is a scalable unit of the NVIDIA DGX SuperPOD with DGX GB200 reference
+    architecture. `links`: uplink by level. Raises ValueError if a count is below 1.
     """
     for what, count in (("racks", racks), ("racks per block", racks_per_block)):
         if count < 1:

@@ -1,50 +1,82 @@
-"""Host models with their published figures.
-
-Vendors write GB for the GiB of their memory modules; memory here is GiB times 1024.
-NVLink is published as the sum of both directions; a `Link` holds one direction, so half of it.
-Latencies are not published: one switch hop of NVLink or PCIe is taken as 1 microsecond and a
-direct NVLink as 0.7; they order paths and no more.
-"""
+"""Network links, and host models with their published figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from placewright.topology.links import Link, from_gigabytes, pcie_mbps
+# Network links and the arithmetic that turns published figures into them.
+#
+# Bandwidth is counted per direction in Mbit/s (10**6 bit/s), latency one way in microseconds.
+# PCI Express base specification: transfers per lane and second, 128b/130b coded from 3.0 to 5.0.
+_PCIE_GIGATRANSFERS = {3: 8, 4: 16, 5: 32}
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between two nodes of a cluster.
+
+    `bandwidth_mbps`: Mbit/s in each direction, at least 1. `latency_us`: microseconds one way, at
+    least 0. Raises ValueError if the bandwidth is below 1 or the latency below 0 or not finite.
+    """
+
+    bandwidth_mbps: int
+    latency_us: float
+
+    def __post_init__(self) -> None:
+        if self.bandwidth_mbps < 1:
+            msg = f"link bandwidth {self.bandwidth_mbps} is too small; expected at least 1 Mbit/s"
+            raise ValueError(msg)
+        if not 0 <= self.latency_us < float("inf"):
+            msg = f"link latency {self.latency_us} is out of range; expected 0 or more microseconds"
+            raise ValueError(msg)
+
+    def share(self, parts: int) -> "Link":
+        """Return one of `parts` equal lanes of this link (bandwidth rounded down)."""
+        return Link(self.bandwidth_mbps // parts, self.latency_us)
+
+    def bundle(self, count: int) -> "Link":
+        """Return `count` such links side by side as one."""
+        return Link(self.bandwidth_mbps * count, self.latency_us)
+
+
+def from_gigabytes(gigabytes_per_second: int) -> int:
+    """Return GB/s (10**9 byte/s) as Mbit/s."""
+    return gigabytes_per_second * 8_000
+
+
+def pcie_mbps(generation: int, lanes: int = 16) -> int:
+    """Return what a PCI Express link carries per direction after 128b/130b coding, in Mbit/s.
+
+    Raises KeyError if the generation is not 3, 4 or 5.
+    """
+    return _PCIE_GIGATRANSFERS[generation] * lanes * 128_000 // 130
+
+
+# Host models with their published figures.
+#
+# Vendors write GB for the GiB of their memory modules; memory here is GiB times 1024.
+# NVLink is published as the sum of both directions; a `Link` holds one direction, so half of it.
+# Latencies are not published: one switch hop of NVLink or PCIe is taken as 1 microsecond and a
+# direct NVLink as 0.7; they order paths and no more.
 @dataclass(frozen=True, slots=True)
 class HostModel:
     """One kind of GPU host.
 
-    Parameters
-    ----------
-    name, gpu_model : str
-        The key in `CATALOGUE`; the name of its GPUs.
-    gpus : int
-        GPUs per host.
-    gpu_memory_mib : int
-        Memory of one GPU.
-    cpu_milli, memory_mib : int
-        Physical cores times 1000 and main memory of the whole host.
-    intra : {"nvswitch", "nvlink-mesh", "pcie"}
-        How the host's GPUs reach each other.
-    gpu_link : Link
-        What one GPU sends (and receives) over NVLink, all lanes together, or over PCIe.
-    nvswitches : int
-        NVSwitch chips of one NVLink domain; every GPU has an equal share of its link to each.
-    nvlink_hosts : int
-        Hosts that share one NVLink domain. Above 1 the switches belong to the domain that holds
-        the host (the rack), not to the host.
-    mesh : tuple of (int, int, int)
-        For "nvlink-mesh": GPU, GPU and how many of the GPU's lanes join them.
-    nic_rails : int
-        NICs for GPU traffic, NIC i on rail i; GPU g uses NIC ``g * nic_rails // gpus``.
-    nic_link, pcie_link : Link
-        One such NIC; the PCIe link of a GPU to its NIC.
-    source : str
-        Where the figures are published.
+    - `name`, `gpu_model`: the key in `CATALOGUE`; the name of its GPUs.
+    - `gpus`: GPUs per host.
+    - `gpu_memory_mib`: memory of one GPU.
+    - `cpu_milli`, `memory_mib`: physical cores times 1000 and main memory of the whole host.
+    - `intra`: how the host's GPUs reach each other.
+    - `gpu_link`: what one GPU sends (and receives) over NVLink, all lanes together, or over PCIe.
+    - `nvswitches`: NVSwitch chips of one NVLink domain; every GPU has an equal share of its link to
+      each.
+    - `nvlink_hosts`: hosts that share one NVLink domain. Above 1 the switches belong to the domain
+      that holds the host (the rack), not to the host.
+    - `mesh`: for "nvlink-mesh": GPU, GPU and how many of the GPU's lanes join them.
+    - `nic_rails`: NICs for GPU traffic, NIC i on rail i; GPU g uses NIC ``g * nic_rails // gpus``.
+    - `nic_link`, `pcie_link`: one such NIC; the PCIe link of a GPU to its NIC.
+    - `source`: where the figures are published.
     """
 
     name: str

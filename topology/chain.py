@@ -23,10 +23,7 @@ class Cell(NamedTuple):
 class Chain:
     """The shape of a chain: `children[l]` cells of level l make one of level l + 1.
 
-    Raises
-    ------
-    ValueError
-        If a cell would have no children.
+    Raises ValueError if a cell would have no children.
     """
 
     children: tuple[int, ...]
@@ -57,17 +54,10 @@ class Chain:
 def claims_fit(chain: Chain, claims: Sequence[int], free: Sequence[int]) -> bool:
     """Whether all claims for cells can be met together from the free cells.
 
-    Parameters
-    ----------
-    chain
-        Its tree is uniform, which is what makes the rows sufficient.
-    claims
-        Per level, the cells that may still be asked for.
-    free
-        Per level, the maximal free cells: those that no other free cell holds.
+    `chain`: its tree is uniform, which is what makes the rows sufficient. `claims`: per level, the
+    cells that may still be asked for. `free`: per level, the maximal free cells: those that no
+    other free cell holds.
 
-    Notes
-    -----
     For every level l, with c(m, l) cells of level l in one of level m:
 
         sum over m >= l of c(m, l) claims[m]  <=  sum over m >= l of c(m, l) free[m]

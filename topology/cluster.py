@@ -1,22 +1,22 @@
-"""The static part of a cluster: containment, capacity and links as read-only arrays.
-
-A `Cluster` never changes and may be shared by rounds and threads; what changes lies in `State`.
-"""
+"""The static part of a cluster, its mutable state, and how one is put together from names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placewright.topology.catalogue import HostModel
-from placewright.topology.links import Link
+from placewright.topology.catalogue import CATALOGUE, HostModel, Link
 from placewright.topology.mig import PRODUCTS
+from placewright.topology.units import WHOLE_GPU
 
 
+# The static part of a cluster: containment, capacity and links as read-only arrays.
+#
+# A `Cluster` never changes and may be shared by rounds and threads; what changes lies in `State`.
 @dataclass(frozen=True, eq=False, slots=True)
 class Cluster:
     """Hosts, the domains that hold them, what they have, and how they are linked.
@@ -212,10 +212,7 @@ class Cluster:
     def level_index(self, level: str) -> int:
         """Return the index of a level in `levels`.
 
-        Raises
-        ------
-        ValueError
-            If the cluster has no such level.
+        Raises ValueError if the cluster has no such level.
         """
         if level not in self.levels:
             raise ValueError(f"level {level!r} is unknown; expected one of {list(self.levels)}")
@@ -224,10 +221,7 @@ class Cluster:
     def hosts_of(self, level: str, domain: str) -> NDArray[np.int64]:
         """Return the indices of the hosts in a domain, ascending.
 
-        Raises
-        ------
-        ValueError
-            If the cluster has no such level or the level no such domain.
+        Raises ValueError if the cluster has no such level or the level no such domain.
         """
         depth = self.level_index(level)
         if domain not in self.names[depth]:
@@ -273,3 +267,179 @@ def _indices(
     copy = array.astype(np.int32)
     copy.flags.writeable = False
     return copy
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class State:
+    """The mutable state of a cluster; its owner may write the arrays.
+
+    - `free` (int64 array (hosts, resources)): free capacity per host, in the units of
+      `Cluster.capacity`.
+    - `gpu_free` (int32 array (gpus,)): free milli-GPU of each GPU, 0 to 1000; the order is that of
+      `Cluster.gpu_start`.
+    - `healthy` (bool array (hosts,)): False where nothing may be placed.
+    - `busy` (bool array (hosts,)): True where some task runs.
+    - `gpu_memory` (int64 array (gpus,) or None): free MiB of each GPU. None: nobody asks, all are
+      as the cluster has them.
+    - `slices` (int16 array (gpus,) or None): what MIG slices take of each GPU: bit i is memory
+      slice i, bit 8 the media extensions. None: there are no slices.
+    """
+
+    free: NDArray[np.int64]
+    gpu_free: NDArray[np.int32]
+    healthy: NDArray[np.bool_]
+    busy: NDArray[np.bool_]
+    gpu_memory: NDArray[np.int64] | None = None
+    slices: NDArray[np.int16] | None = None
+
+    @classmethod
+    def empty(cls, cluster: Cluster) -> State:
+        """Return the state in which every host is healthy and nothing runs."""
+        return cls(
+            free=cluster.capacity.copy(),
+            gpu_free=np.full(cluster.num_gpus, WHOLE_GPU, dtype=np.int32),
+            healthy=np.ones(cluster.num_hosts, dtype=np.bool_),
+            busy=np.zeros(cluster.num_hosts, dtype=np.bool_),
+        )
+
+    @classmethod
+    def shared(cls, cluster: Cluster) -> State:
+        """Return the empty state of a cluster with the memory and the slices of its GPUs."""
+        return replace(
+            cls.empty(cluster),
+            gpu_memory=np.repeat(cluster.gpu_memory, cluster.gpu_count),
+            slices=np.zeros(cluster.num_gpus, dtype=np.int16),
+        )
+
+    def copy(self) -> State:
+        """Return a state that shares no array with this one."""
+        return State(
+            self.free.copy(),
+            self.gpu_free.copy(),
+            self.healthy.copy(),
+            self.busy.copy(),
+            None if self.gpu_memory is None else self.gpu_memory.copy(),
+            None if self.slices is None else self.slices.copy(),
+        )
+
+    def whole_free(self, cluster: Cluster) -> NDArray[np.int32]:
+        """Return per host how many of its GPUs are wholly free, whether it is healthy or not."""
+        free_before = np.zeros(cluster.num_gpus + 1, dtype=np.int32)
+        np.cumsum(self.gpu_free == WHOLE_GPU, out=free_before[1:])
+        return np.diff(free_before[cluster.gpu_start])
+
+
+def assemble(
+    name: str,
+    levels: Sequence[str],
+    domains: Iterable[tuple[str, str, str | None]],
+    hosts: Sequence[tuple[str, str | None]],
+    *,
+    gpu_count: ArrayLike,
+    gpu_model: Sequence[str | None],
+    resources: Sequence[str],
+    capacity: ArrayLike,
+    host_model: Sequence[str | None] | None = None,
+    links: Mapping[str, Link] | None = None,
+    wan: Mapping[tuple[str, str], Link] | None = None,
+    gpu_memory: ArrayLike = (),
+    product: ArrayLike = (),
+) -> Cluster:
+    """Build a cluster from names; domains and hosts keep the order in which they are given.
+
+    - `levels`: levels above the host, outermost first.
+    - `domains`: name, level and the name of the domain one level above that holds it, None for the
+      outermost level. A domain may come before the one that holds it.
+    - `hosts`: name and the innermost domain that holds it, None if there are no levels above.
+    - `gpu_count` (array_like of int (hosts,)): GPUs of each host.
+    - `gpu_model` (sequence of str or None (hosts,)): None exactly where a host has no GPU.
+    - `resources`: what hosts have besides GPUs.
+    - `capacity` (array_like of int (hosts, resources)): CPU in millicores, memory in MiB.
+    - `host_model` (sequence of str or None (hosts,)): keys of `CATALOGUE`; None where the hardware
+      is unknown.
+    - `links`, `wan`, `gpu_memory`, `product`: as in `Cluster`.
+
+    Raises ValueError if a level, a parent or a host model is unknown, a domain is not one level
+    below its parent, or anything that `Cluster` checks does not fit.
+    """
+    all_levels = (*levels, "host")
+    check_unique("level", all_levels)
+    names: dict[str, list[str]] = {level: [] for level in levels}
+    parents: dict[str, list[str | None]] = {level: [] for level in levels}
+    for domain, level, parent in domains:
+        if level not in names:
+            raise ValueError(
+                f"level {level!r} of domain {domain!r} is unknown; expected one of {list(levels)}"
+            )
+        names[level].append(domain)
+        parents[level].append(parent)
+    names["host"] = [host for host, _ in hosts]
+    parents["host"] = [parent for _, parent in hosts]
+
+    parent_index = []
+    above: str | None = None
+    for level in all_levels:
+        parent_index.append(
+            _look_up(level, names[level], parents[level], above, names[above] if above else [])
+        )
+        above = level
+
+    gpu_models, gpu_model_index = _encode(gpu_model)
+    kinds, host_model_index = _encode(host_model or [None] * len(hosts))
+    for kind in kinds:
+        if kind not in CATALOGUE:
+            raise ValueError(f"host model {kind!r} is unknown; expected one of {sorted(CATALOGUE)}")
+    return Cluster(
+        name=name,
+        levels=all_levels,
+        names=tuple(tuple(names[level]) for level in all_levels),
+        parent=tuple(parent_index),
+        resources=tuple(resources),
+        capacity=np.asarray(capacity),
+        gpu_count=np.asarray(gpu_count),
+        gpu_models=gpu_models,
+        gpu_model=gpu_model_index,
+        host_models=tuple(CATALOGUE[kind] for kind in kinds),
+        host_model=host_model_index,
+        links=links or {},
+        wan=wan or {},
+        gpu_memory=np.asarray(gpu_memory, dtype=np.int64),
+        product=np.asarray(product, dtype=np.int32),
+    )
+
+
+def _look_up(
+    level: str,
+    names: Sequence[str],
+    parents: Sequence[str | None],
+    above: str | None,
+    above_names: Sequence[str],
+) -> NDArray[np.int32]:
+    """Return the index of each parent among the domains of the level above."""
+    if above is None:
+        for name, parent in zip(names, parents, strict=True):
+            if parent is not None:
+                raise ValueError(
+                    f"parent {parent!r} of {level} {name!r} is not allowed; "
+                    f"expected none for the outermost level"
+                )
+        return np.zeros(len(names), dtype=np.int32)
+    index: dict[str | None, int] = {name: i for i, name in enumerate(above_names)}
+    found = [index.get(parent, -1) for parent in parents]
+    if -1 in found:
+        lost = found.index(-1)
+        raise ValueError(
+            f"parent {parents[lost]!r} of {level} {names[lost]!r} is unknown; "
+            f"expected the name of a {above}"
+        )
+    return np.array(found, dtype=np.int32)
+
+
+def _encode(
+    values: Sequence[str | None],
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return the distinct values in order of appearance and each value's index, None as -1."""
+    distinct = tuple(value for value in dict.fromkeys(values) if value is not None)
+    index: dict[str | None, int] = {value: i for i, value in enumerate(distinct)}
+    index[None] = -1
+    return distinct, np.array([index[value] for value in values], dtype=np.int32)

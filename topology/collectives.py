@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import ceil
@@ -18,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
-from placewright.topology.catalogue import HostModel
+from placewright.topology.catalogue import HostModel, Link
 from placewright.topology.cluster import Cluster
-from placewright.topology.links import Link
 
 Pattern: TypeAlias = Literal["ring", "tree"]
 
@@ -73,20 +73,9 @@ def time_us(pattern: Pattern, ranks: int, data_mib: int, bandwidth: Fraction | i
 def bottleneck(cluster: Cluster, hosts: Ints, gpus: Ints, pattern: Pattern) -> Fraction | None:
     """Return the least bandwidth per message that crosses a link, in Mbit/s.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        Its links, and the models of its hosts.
-    hosts, gpus : int64 (ranks,)
-        The host of each rank, and its GPU's index there.
-    pattern : {"ring", "tree"}
-        Who sends to whom.
-
-    Returns
-    -------
-    Fraction or None
-        Over all links and both directions, the link's bandwidth divided by the messages that cross
-        it in that direction. None if no message crosses a link that the cluster gives.
+    Over all links, both ways, the link's bandwidth divided by the messages that cross it in
+    that direction; None if no message crosses a link that the cluster gives. `hosts`, `gpus` (int64
+    (ranks,)): the host of each rank, and its GPU's index there.
     """
     source, target = edges(pattern, len(hosts))
     a, b = hosts[source], hosts[target]
@@ -231,3 +220,46 @@ def _path_shares(
                 arrived[x] += share
         reach = arrived
     return tuple(parts.items())
+
+
+NO_LINK_MBPS = 2**40
+"""What a domain without a link has left: more than any groups send."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Uplinks:
+    """The links of the domains of one level.
+
+    `mbps`: bandwidth of each, one way. `domain` (int64 (hosts,)): the domain of each
+    host. `exists` (bool (domains,)): whether a domain has such a link: hosts with NICs have none.
+    """
+
+    level: int
+    mbps: int
+    domain: Ints
+    exists: NDArray[np.bool_]
+
+    def spare_beside(self, load: Ints) -> Ints:
+        """Return the Mbit/s that a load leaves of each link, less than 0 if it is overloaded."""
+        return np.where(self.exists, self.mbps - load, NO_LINK_MBPS)
+
+    def crossed_from(self, hosts: Ints) -> Ints:
+        """Return the domains whose links a group on some hosts crosses."""
+        used = np.unique(self.domain[hosts])
+        return used[self.exists[used]] if len(used) > 1 else used[:0]
+
+
+def uplinks_of(cluster: Cluster) -> list[Uplinks]:
+    """Return the links of each level that has any, outermost first."""
+    found = []
+    for level, name in enumerate(cluster.levels):
+        link = cluster.links.get(name) if level else outermost_link(cluster)
+        if link is None:
+            continue
+        exists = np.ones(len(cluster.names[level]), dtype=np.bool_)
+        if level == len(cluster.levels) - 1:
+            has_nics = np.array([m.nic_rails > 0 for m in cluster.host_models] + [False])
+            exists = ~has_nics[cluster.host_model]
+        domain = cluster.domain[level].astype(np.int64)
+        found.append(Uplinks(level, link.bandwidth_mbps, domain, exists))
+    return found

@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from placewright.topology.catalogue import HostModel
-from placewright.topology.cluster import Cluster
-from placewright.topology.links import Link
-from placewright.topology.state import State
+from placewright.topology.catalogue import HostModel, Link
+from placewright.topology.cluster import Cluster, State
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,19 +37,9 @@ def build_graph(
 ) -> nx.Graph[Node]:
     """Build the graph of a cluster; time and memory grow with its GPUs and their lanes.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        What to draw.
-    detail : {"host", "gpu"}
-        Down to hosts, or to GPUs, NVSwitches and NICs.
-    state : State, optional
-        Adds `healthy` and `busy` to hosts and `free` (milli-GPU) to GPUs.
-
-    Raises
-    ------
-    ValueError
-        If `detail` is neither, or more hosts lie in one NVLink domain than their model allows.
+    `cluster`: what to draw. `detail`: down to hosts, or to GPUs, NVSwitches and NICs. `state`: adds
+    `healthy` and `busy` to hosts and `free` (milli-GPU) to GPUs. Raises ValueError if `detail` is
+    neither, or more hosts lie in one NVLink domain than their model allows.
     """
     import networkx as nx
 

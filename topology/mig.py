@@ -27,16 +27,9 @@ _GIB = 1024
 class Slice:
     """A kind of MIG slice.
 
-    Parameters
-    ----------
-    compute : int
-        Compute slices that it takes, of 7.
-    size : int
-        Memory slices that it takes, of 8.
-    starts : tuple of int
-        Where its first memory slice may be.
-    media : bool
-        Whether it has the media extensions, which only one slice of a GPU can have.
+    `compute`: compute slices that it takes, of 7. `size`: memory slices that it takes, of 8.
+    `starts`: where its first memory slice may be. `media`: whether it has the media extensions,
+    which only one slice of a GPU can have.
     """
 
     compute: int
@@ -106,10 +99,7 @@ _GIGABYTES = re.compile(r"(?:^|[-_])([0-9]{1,4})GB(?:$|[-_])")
 def milli_of(profile: str) -> int:
     """Return the milli-GPU that a profile stands for: its part of 7 compute slices, rounded down.
 
-    Raises
-    ------
-    KeyError
-        If no product has such a profile.
+    Raises KeyError if no product has such a profile.
     """
     return 1000 * _COMPUTE[profile] // COMPUTE_SLICES
 

@@ -44,7 +44,7 @@ from placewright.instances import parse_round
 from placewright.instances.converters import convert_openb
 from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits
 from placewright.instances.generators.gang import generate_round
-from placewright.rounds.replay.lease_loop import decide_leases
+from placewright.rounds.replay.lease_decider import decide_leases
 
 __all__ = ["Named", "tiny_document", "write_rounds"]
 

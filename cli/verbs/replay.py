@@ -220,7 +220,7 @@ def replay(
         return
     if output is None or trace_file == STANDARD:
         raise typer.BadParameter("expected a file and a folder for a sweep", param_hint="-o")
-    from placewright.rounds.replay.sweep import specs_of
+    from placewright.rounds.replay.files import specs_of
 
     _play_sweep(trace_file, specs_of(spec, policy, loads, seeds), output, executor, output_format)
 
@@ -228,9 +228,8 @@ def replay(
 def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_format: Format) -> None:
     from placewright.cli.views.replay import print_summary, replay_progress
     from placewright.instances.traces.read import read_trace
-    from placewright.rounds.replay.files import summary_of
+    from placewright.rounds.replay.files import play_file, summary_of
     from placewright.rounds.replay.spec import play
-    from placewright.rounds.replay.sweep import play_file
 
     look = partial(_note_unused, specs=[spec])
     with replay_progress(err()) as watch:
@@ -270,8 +269,7 @@ def _play_sweep(
     from placewright.cli.views.replay import print_sweep, sweep_progress
     from placewright.instances.errors import InvalidInputError
     from placewright.rounds.regions.executors import open_executor
-    from placewright.rounds.replay.files import SUMMARY
-    from placewright.rounds.replay.sweep import play_all
+    from placewright.rounds.replay.files import SUMMARY, play_all
 
     folder = Path(output)
     with ExitStack() as open_:

@@ -77,8 +77,8 @@ def serve(
     token = secrets.token_urlsafe(32) if token_file is None else _token_of(token_file)
 
     from placewright.instances.converters.support.live import GivenPolicy
-    from placewright.live.serve.run import Tls, listen, run
-    from placewright.live.serve.settings import Settings
+    from placewright.live.serve.app import Tls, listen, run
+    from placewright.live.serve.service import Settings
 
     given = None if policy is None else GivenPolicy(policy)
     settings = Settings(

@@ -68,9 +68,7 @@ def watch_kubernetes(
             "`watch`: pip install 'placewright[watch]'"
         )
         raise typer.Exit(ExitCode.MISSING)
-    from placewright.live.watch.api_server import ApiServer
-    from placewright.live.watch.kubernetes_actor import KubernetesActor
-    from placewright.live.watch.kubernetes_source import KubernetesSource
+    from placewright.live.watch.kubernetes import ApiServer, KubernetesActor, KubernetesSource
 
     if server is not None and not server.startswith(("http://", "https://")):
         raise typer.BadParameter(

@@ -14,7 +14,7 @@ from placewright.cli.format.times import read_seconds
 from placewright.cli.verbs.options import SOLVING_TIME
 
 if TYPE_CHECKING:
-    from placewright.live.watch.reading import Actor, Source
+    from placewright.live.watch.loop import Actor, Source
 
 
 WatchFolder = Annotated[
@@ -68,10 +68,7 @@ def follow(
             param_hint="--max-age",
         )
     from placewright.instances.converters.support.live import GivenPolicy
-    from placewright.live.watch.follow import Follower
-    from placewright.live.watch.loop import GivenUpError, Pace, watch
-    from placewright.live.watch.reading import WithPolicy
-    from placewright.live.watch.record import Record
+    from placewright.live.watch.loop import Follower, GivenUpError, Pace, Record, WithPolicy, watch
 
     if policy is not None:
         source = WithPolicy(source, GivenPolicy(policy))

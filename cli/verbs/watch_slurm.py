@@ -55,8 +55,7 @@ def watch_slurm(
     if release:
         _release(timeout)
         return
-    from placewright.live.watch.slurm_actor import SlurmActor
-    from placewright.live.watch.slurm_source import SlurmSource
+    from placewright.live.watch.slurm import SlurmActor, SlurmSource
 
     follow(
         SlurmSource(timeout_s=timeout, movable=movable),
@@ -73,7 +72,7 @@ def watch_slurm(
 
 def _release(timeout: float) -> None:
     from placewright.instances.derived.phrases import count
-    from placewright.live.watch.slurm_actor import release_held
+    from placewright.live.watch.slurm import release_held
 
     released, failed = release_held(timeout_s=timeout)
     for line in failed:

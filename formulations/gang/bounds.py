@@ -44,8 +44,8 @@ from placewright.formulations.gang.problem.terms import (
 )
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
+from placewright.topology.collectives import uplinks_of
 from placewright.topology.units import WHOLE_GPU
-from placewright.topology.uplinks import uplinks_of
 
 # Dual bound: prices of tasks prove a bound on `value` without a linear program.
 #

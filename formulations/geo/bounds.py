@@ -21,7 +21,7 @@ from placewright.formulations.geo.problem.job_classes import JobClasses
 from placewright.formulations.plan_messages import HOLD_SLACK, Bound, outward
 from placewright.formulations.session import Session
 from placewright.solver import SolveOptions
-from placewright.solver.lagrangian import SUM_BITS, overflow_safe_scale, round_to_integers
+from placewright.solver.certify import SUM_BITS, overflow_safe_scale, round_to_integers
 
 # Lagrangian bounds in integer arithmetic: valid for any prices of the capacity rows.
 #

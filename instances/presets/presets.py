@@ -23,9 +23,6 @@ from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.policies import GANG, Priority
 from placewright.topology.units import HOST_LEVEL
 
-# Runs of hosts: an entry for a range of hosts that are to differ is split, in place.
-
-
 Key = TypeVar("Key")
 
 
@@ -44,9 +41,6 @@ def runs_of(entry: HostEntry, key_of: Callable[[str], Key]) -> Iterator[tuple[Ho
         yield entry.model_copy(update={"name": name if len(run) > 1 else first}), key
 
 
-# Health of hosts.
-
-
 def with_health(cluster: ClusterDocument, health: Mapping[str, bool]) -> ClusterDocument:
     """Return the cluster with some hosts, by name, healthy or not; the order of hosts stays."""
     entries = tuple(part for entry in cluster.hosts for part in _split(entry, health))
@@ -62,8 +56,6 @@ def _split(entry: HostEntry, health: Mapping[str, bool]) -> Iterator[HostEntry]:
 #
 # A preset replaces the terms of a round's policy, and what they need; reservations, quotas, limits
 # and spread weights stay. Each is a pure function from a round to a round.
-
-
 def drain(round: Round, hosts: Sequence[str]) -> Round:  # noqa: A002
     """Empty hosts: nothing arrives there, and as little as possible stays.
 
@@ -192,12 +184,8 @@ def with_policy(
 ) -> Round:
     """Return a round with policy `gang`, these terms, and no other setting than these three.
 
-    `priority` is as it was by default.
-
-    Raises
-    ------
-    InvalidInputError
-        Another formulation decides the round.
+    `priority` is as it was by default. Raises InvalidInputError if another formulation decides the
+    round.
     """
     if not {"policy.vacate", "policy.freeing"} <= {*round_.policy.spec.fields}:
         raise InvalidInputError(
@@ -237,15 +225,10 @@ def without_value(job: Job) -> Job:
 
 
 # Loaned hosts and their cheapest return.
-#
-# References
-# ----------
-# Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys'23 (as Aryl, arXiv
-# 2202.07896), its server preemption cost: when the owner wants hosts back, those are chosen whose
-# jobs are cheapest to preempt; a job on several of them is paid for once, and workers beyond a base
-# demand cost nothing.
-
-
+# Source: Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys'23 (as Aryl,
+# arXiv 2202.07896), its server preemption cost: when the owner wants hosts back, those are chosen
+# whose jobs are cheapest to preempt; a job on several of them is paid for once, and workers beyond
+# a base demand cost nothing.
 MAX_OPTIONS = 64
 RETURNED = "returned-hosts"
 HIGHEST_PRIORITY = 10**9

@@ -1,9 +1,7 @@
 """Replica teams: who keeps a copy of whose checkpoint in memory, as a round.
 
-References
-----------
-Wang et al., "Gemini: Fast Failure Recovery in Distributed Training with In-Memory Checkpoints",
-SOSP'23: groups of hosts that keep each other's checkpoints.
+Source: Wang et al., "Gemini: Fast Failure Recovery in Distributed Training with In-Memory
+Checkpoints", SOSP'23: groups of hosts that keep each other's checkpoints.
 """
 
 from __future__ import annotations

@@ -19,10 +19,7 @@ WORKER = TaskGroup(gpu=1)
 def whole(amount: float, path: Path) -> int:
     """Round an amount to the nearest integer that a document may hold.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is negative, too large or no number.
+    Raises InvalidInputError if it is negative, too large or no number.
     """
     if not 0 <= amount <= MAX_AMOUNT:  # not a number fails, too
         raise InvalidInputError(f"expected 0 to {MAX_AMOUNT}", path, amount)
@@ -32,10 +29,7 @@ def whole(amount: float, path: Path) -> int:
 def positive(amount: float, path: Path) -> float:
     """Return an amount that is above 0 and finite.
 
-    Raises
-    ------
-    InvalidInputError
-        If it is not.
+    Raises InvalidInputError if it is not.
     """
     if not (isfinite(amount) and amount > 0):
         raise InvalidInputError("expected a number above 0", path, amount)
@@ -49,17 +43,9 @@ def power_gains(speedups: Mapping[int, float], power: float, scale: int) -> dict
     is largest where (1/J sum_j S_j^p)^(1/p) is: p = 1 adds speed-ups, p = -1 is the harmonic mean,
     and the smaller p the more the slowest job counts.
 
-    Parameters
-    ----------
-    speedups
-        Speed of each size, over that of some reference; above 0.
-    power
-        p, not 0.
-
-    Raises
-    ------
-    InvalidInputError
-        If a speed-up or the power is out of range; the path begins with `speeds` or is `power`.
+    `speedups`: speed of each size, over that of some reference; above 0. `power`: p, not 0. Raises
+    InvalidInputError if a speed-up or the power is out of range; the path begins with `speeds` or
+    is `power`.
     """
     if power == 0 or not isfinite(power):
         raise InvalidInputError("expected a number other than 0", ("power",), power)

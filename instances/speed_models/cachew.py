@@ -1,11 +1,9 @@
 """Cachew: workers that prepare input, until they keep up with training.
 
-References
-----------
-Graur et al., "Cachew: Machine Learning Input Data Processing as a Service", USENIX ATC'22. Its
-scaler adds a worker while that shortens a batch by more than 7 %, and so never has more than 14 of
-a job whose input takes t_in of one worker: 14 to 15 gain 1/15. From ceil(t_in / t_train) workers on
-training waits for no input.
+Source: Graur et al., "Cachew: Machine Learning Input Data Processing as a Service", USENIX ATC'22.
+Its scaler adds a worker while that shortens a batch by more than 7 %, and so never has more than 14
+of a job whose input takes t_in of one worker: 14 to 15 gain 1/15. From ceil(t_in / t_train) workers
+on training waits for no input.
 """
 
 from __future__ import annotations
@@ -30,12 +28,8 @@ LEAST_GAIN = Fraction(7, 100)
 def workers_needed(input_s: float, train_s: float) -> int:
     """Return how many workers keep up with training: ceil(t_in / t_train).
 
-    Parameters
-    ----------
-    input_s
-        Seconds in which one worker prepares a batch.
-    train_s
-        Seconds in which a batch is trained.
+    `input_s`: seconds in which one worker prepares a batch. `train_s`: seconds in which a batch is
+    trained.
     """
     positive(input_s, ("input_s",))
     return ceil(Fraction(input_s) / Fraction(positive(train_s, ("train_s",))))
@@ -66,17 +60,9 @@ def options(
 
     A batch takes max(t_train, t_in / w) with w workers; a speed of 1 waits for no input.
 
-    Parameters
-    ----------
-    input_s, train_s
-        As `workers_needed` has them.
-    trainer, worker
-        What training takes, and what one worker takes.
-
-    Raises
-    ------
-    InvalidInputError
-        If a time is not above 0, or more than 64 workers are needed.
+    `input_s`, `train_s`: as `workers_needed` has them. `trainer`, `worker`: what training takes,
+    and what one worker takes. Raises InvalidInputError if a time is not above 0, or more than 64
+    workers are needed.
     """
     most = workers_needed(input_s, train_s)
     if most > MAX_WORKERS:

@@ -4,12 +4,11 @@ Stores are shared: a job that checkpoints twice as often loses half the work in 
 twice the bandwidth from all others. Each job is a choice of interval and bits, all jobs together a
 multiple-choice knapsack over the bandwidth of the store.
 
-References
-----------
-Eisenman et al., "Check-N-Run: a Checkpointing System for Training Deep Learning Recommendation
-Models", NSDI'22: a snapshot in host memory is quantised to 2, 3, 4 or 8 bits and written while
-training goes on; fewer bits cost accuracy. Maurya et al., "DataStates-LLM: Lazy Asynchronous
-Checkpointing for Large Language Models", HPDC'24: snapshots are written before the next one.
+Source: Eisenman et al., "Check-N-Run: a Checkpointing System for Training Deep Learning
+Recommendation Models", NSDI'22: a snapshot in host memory is quantised to 2, 3, 4 or 8 bits and
+written while training goes on; fewer bits cost accuracy. Maurya et al., "DataStates-LLM: Lazy
+Asynchronous Checkpointing for Large Language Models", HPDC'24: snapshots are written before the
+next one.
 """
 
 from __future__ import annotations
@@ -47,17 +46,8 @@ def fluid_intervals(jobs: Sequence[tuple[float, float]], store_gbps: float) -> l
     least (sum_j sqrt(a_j S_j))^2 / (2 B), which tau_j = sqrt(S_j / a_j) sum_i sqrt(a_i S_i) / B
     attains.
 
-    Parameters
-    ----------
-    jobs
-        The state S_j of each, in Gbit, and its work a_j per second.
-    store_gbps
-        B, in Gbit/s.
-
-    Raises
-    ------
-    InvalidInputError
-        If B is not above 0.
+    `jobs`: the state S_j of each, in Gbit, and its work a_j per second. `store_gbps`: B, in Gbit/s.
+    Raises InvalidInputError if B is not above 0.
     """
     positive(store_gbps, ("store_gbps",))
     both = sum(sqrt(state * work) for state, work in jobs) / store_gbps
@@ -84,32 +74,21 @@ def options(
     state * b / 32 / tau, and the memory of hosts for a snapshot of the whole state. An option is
     left out if one that asks no more of the store loses no more.
 
-    Parameters
-    ----------
-    state_gbit
-        What one checkpoint writes with 32 bits.
-    work
-        Work that is lost per second since the checkpoint, in any unit that the jobs share, such
-        as GPUs times the failures to be expected.
-    intervals_s
-        From one checkpoint to the next.
-    bits
-        What each number of bits of 2, 3, 4, 8 and 32 costs in accuracy, in units of work (None: 32
-        bits, at no cost).
-    worst_s
-        Interval as which waiting counts.
-    worker
-        The tasks of the job; the snapshot's memory is added, as much for each.
-    store
-        The pool.
-    window_s
-        The pool has what the store writes in so many seconds, in Mbit. What an option asks is
-        rounded up, so with a window that all intervals divide it is exact where states are whole.
+    - `state_gbit`: what one checkpoint writes with 32 bits.
+    - `work`: work that is lost per second since the checkpoint, in any unit that the jobs share,
+      such as GPUs times the failures to be expected.
+    - `intervals_s`: from one checkpoint to the next.
+    - `bits`: what each number of bits of 2, 3, 4, 8 and 32 costs in accuracy, in units of work
+      (None: 32 bits, at no cost).
+    - `worst_s`: interval as which waiting counts.
+    - `worker`: the tasks of the job; the snapshot's memory is added, as much for each.
+    - `store`: the pool.
+    - `window_s`: the pool has what the store writes in so many seconds, in Mbit. What an option
+      asks is rounded up, so with a window that all intervals divide it is exact where states are
+      whole.
 
-    Raises
-    ------
-    InvalidInputError
-        If a number is out of range, no option is better than waiting, or more than 64 are left.
+    Raises InvalidInputError if a number is out of range, no option is better than waiting, or more
+    than 64 are left.
     """
     state = _gbit(state_gbit) * 1000
     positive(work, ("work",))

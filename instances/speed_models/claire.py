@@ -1,10 +1,9 @@
 """CLAIRE: an image of N^3 points on P GPUs, whose memory has to hold its fields.
 
-References
-----------
-Brunn, Himthani, Biros, Mehl and Mang, "Multi-Node Multi-GPU Diffeomorphic Image Registration for
-Large-Scale Imaging Problems", SC'20: slabs of the image, one per GPU, and all-to-all exchanges in
-each Fourier transform, so that a job belongs under one switch; 2048^3 points on 256 GPUs of 16 GiB.
+Source: Brunn, Himthani, Biros, Mehl and Mang, "Multi-Node Multi-GPU Diffeomorphic Image
+Registration for Large-Scale Imaging Problems", SC'20: slabs of the image, one per GPU, and
+all-to-all exchanges in each Fourier transform, so that a job belongs under one switch; 2048^3
+points on 256 GPUs of 16 GiB.
 """
 
 from __future__ import annotations
@@ -34,23 +33,10 @@ def options(
 ) -> tuple[Option, ...]:
     """Return an option per number of GPUs, all under one switch; the value is that number.
 
-    Parameters
-    ----------
-    points
-        N, points along an edge of the image.
-    fields
-        How many numbers there are of each point.
-    gpus
-        The numbers of GPUs, at most N: each has a slab of one point or more.
-    switch
-        The level of which one domain holds all.
-    worker
-        What a worker takes, some whole GPUs of a host.
-
-    Raises
-    ------
-    InvalidInputError
-        If a number of GPUs is no multiple of a worker's, or is above N.
+    `points`: N, points along an edge of the image. `fields`: how many numbers there are of each
+    point. `gpus`: the numbers of GPUs, at most N: each has a slab of one point or more. `switch`:
+    the level of which one domain holds all. `worker`: what a worker takes, some whole GPUs of a
+    host. Raises InvalidInputError if a number of GPUs is no multiple of a worker's, or is above N.
     """
     each = worker.gpu // 1000
     for number in gpus:

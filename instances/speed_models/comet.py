@@ -1,11 +1,9 @@
 """COMET: memory configurations that trade speed for bytes.
 
-References
-----------
-Jin et al., "COMET: A Novel Memory-Efficient Deep Learning Training Framework by Using Error-Bounded
-Lossy Compression", PVLDB 15(4), 2022: what a layer saves for the backward pass is kept, compressed,
-recomputed or swapped; memory that this frees lets the batch grow. Which to choose per job is a
-multiple choice under the memory of the GPUs.
+Source: Jin et al., "COMET: A Novel Memory-Efficient Deep Learning Training Framework by Using
+Error-Bounded Lossy Compression", PVLDB 15(4), 2022: what a layer saves for the backward pass is
+kept, compressed, recomputed or swapped; memory that this frees lets the batch grow. Which to choose
+per job is a multiple choice under the memory of the GPUs.
 """
 
 from __future__ import annotations
@@ -38,12 +36,8 @@ class Configuration:
 class Training:
     """What a job needs on each of its GPUs.
 
-    Attributes
-    ----------
-    states_mib : weights, gradients and optimizer
-    sample_mib : activations of one sample
-    step_s : seconds of a step whatever the batch
-    sample_s : seconds more for each sample
+    `states_mib`: weights, gradients and optimizer. `sample_mib`: activations of one sample.
+    `step_s`: seconds of a step whatever the batch. `sample_s`: seconds more for each sample.
     """
 
     states_mib: int
@@ -80,21 +74,10 @@ def options(
     GPU is `gpu_memory` of its tasks: a GPU that has less is none for it, and jobs that share a GPU
     share its memory.
 
-    Parameters
-    ----------
-    gpus
-        GPUs of the job, each a task.
-    per
-        Samples per second of one GPU that are worth `scale`.
-    most_batch
-        Largest batch per GPU that still trains as well.
-    share
-        Milli-GPU of each task; the training's seconds are those on such a share.
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is out of range, or there is no configuration.
+    `gpus`: GPUs of the job, each a task. `per`: samples per second of one GPU that are worth
+    `scale`. `most_batch`: largest batch per GPU that still trains as well. `share`: milli-GPU of
+    each task; the training's seconds are those on such a share. Raises InvalidInputError if a
+    number is out of range, or there is no configuration.
     """
     positive(per, ("per",))
     if not configurations or most_batch < 1:

@@ -1,11 +1,9 @@
 """Disaggregated serving: instances for prefill and for decode, as many as keep up with each other.
 
-References
-----------
-Zhong et al., "DistServe: Disaggregating Prefill and Decoding for Goodput-optimized Large Language
-Model Serving", OSDI'24; Patel et al., "Splitwise: Efficient Generative LLM Inference Using Phase
-Splitting", ISCA'24: a request is served by a prefill instance, then by a decode instance, which
-gets its key-value cache over a fast link. The slower side limits the rate.
+Source: Zhong et al., "DistServe: Disaggregating Prefill and Decoding for Goodput-optimized Large
+Language Model Serving", OSDI'24; Patel et al., "Splitwise: Efficient Generative LLM Inference Using
+Phase Splitting", ISCA'24: a request is served by a prefill instance, then by a decode instance,
+which gets its key-value cache over a fast link. The slower side limits the rate.
 """
 
 from __future__ import annotations
@@ -32,22 +30,11 @@ def options(
     The value is the rate, min(p r_p, d r_d), rounded. A pair is left out if one with no more
     instances of either kind serves as much.
 
-    Parameters
-    ----------
-    prefill_rate, decode_rate
-        Requests that one instance serves, per unit of time: 1 or more, since values are whole.
-    most
-        Instances of both kinds together, 2 or more.
-    prefill, decode
-        What an instance takes.
-    level
-        The level of which one domain holds all.
-
-    Raises
-    ------
-    InvalidInputError
-        If a rate is below 1, fewer than 2 instances are allowed, or there are more than 64
-        pairs.
+    `prefill_rate`, `decode_rate`: requests that one instance serves, per unit of time: 1 or more,
+    since values are whole. `most`: instances of both kinds together, 2 or more. `prefill`,
+    `decode`: what an instance takes. `level`: the level of which one domain holds all. Raises
+    InvalidInputError if a rate is below 1, fewer than 2 instances are allowed, or there are more
+    than 64 pairs.
     """
     for name, rate in (("prefill_rate", prefill_rate), ("decode_rate", decode_rate)):
         positive(rate, (name,))

@@ -7,10 +7,9 @@ on the same samples in fewer iterations, each of a larger batch; whether the mod
 looked at. With the total batch fixed instead, iterations on smaller parts of it would have to be
 measured, which the profiles do not have. Amdahl's law describes a total batch that is fixed.
 
-References
-----------
-Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep Learning",
-ASPLOS'23: GPUs in powers of two, scaling curves by model, the least that makes the deadline.
+Source: Gu et al., "ElasticFlow: An Elastic Serverless Training Platform for Distributed Deep
+Learning", ASPLOS'23: GPUs in powers of two, scaling curves by model, the least that makes the
+deadline.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ def amdahl(gpus: Iterable[int], serial: Fraction = SERIAL) -> dict[int, Fraction
 def measured(iterations: Mapping[int, float]) -> dict[int, Fraction]:
     """Return the speed of each number of GPUs, in batches of a GPU per unit of `iterations`.
 
-    Raises
-    ------
-    InvalidInputError
-        If an iteration does not take a time above 0; the path is `iterations` and the GPUs.
+    Raises InvalidInputError if an iteration does not take a time above 0; the path is `iterations`
+    and the GPUs.
     """
     return {n: n / Fraction(positive(t, ("iterations", n))) for n, t in iterations.items()}
 
@@ -59,22 +56,11 @@ def options(
 ) -> tuple[tuple[Option, ...], tuple[Pace, ...]]:
     """Return an option per number of GPUs and the pace of each, the least number first.
 
-    Parameters
-    ----------
-    speeds
-        Speed with each number of GPUs, in any unit.
-    base
-        The number whose seconds are the seconds of the job's work: its speed is 1000. The others
-        are rounded down, so that no promise counts on more than there is.
-    groups
-        The task groups of a number of GPUs; a task per GPU if not given.
-    overhead_s
-        What a lease with a number of GPUs loses, in seconds; nothing if not given.
-
-    Raises
-    ------
-    InvalidInputError
-        If `speeds` does not have `base`, or a speed is not above 0.
+    `speeds`: speed with each number of GPUs, in any unit. `base`: the number whose seconds are the
+    seconds of the job's work: its speed is 1000. The others are rounded down, so that no promise
+    counts on more than there is. `groups`: the task groups of a number of GPUs; a task per GPU if
+    not given. `overhead_s`: what a lease with a number of GPUs loses, in seconds; nothing if not
+    given. Raises InvalidInputError if `speeds` does not have `base`, or a speed is not above 0.
     """
     if base not in speeds:
         raise InvalidInputError("expected one of the speeds", ("base",), base)

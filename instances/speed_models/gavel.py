@@ -1,13 +1,11 @@
 """Gavel: speed per GPU model, on one host or spread over several.
 
-References
-----------
-Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
-OSDI'20: section 3 (throughput matrix; jobs that are sensitive to placement have speeds of their own
-for consolidated and unconsolidated workers), section 4.1 (speeds relative to an equal share). The
-tables are those of its artifact, `simulation_throughputs.json`: per GPU model (with the suffix
-`_unconsolidated` for tasks on several hosts) and per job type and GPUs, steps per second; alone
-under "null".
+Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
+Workloads", OSDI'20: section 3 (throughput matrix; jobs that are sensitive to placement have speeds
+of their own for consolidated and unconsolidated workers), section 4.1 (speeds relative to an equal
+share). The tables are those of its artifact, `simulation_throughputs.json`: per GPU model (with the
+suffix `_unconsolidated` for tasks on several hosts) and per job type and GPUs, steps per second;
+alone under "null".
 """
 
 from __future__ import annotations
@@ -29,10 +27,7 @@ Table = Mapping[str, Mapping[str, Mapping[str, Any]]]
 def speed(table: Table, model: str, job: str, gpus: int) -> float | None:
     """Return steps per second of a job that is alone on its GPUs; None if it was not measured.
 
-    Parameters
-    ----------
-    model
-        A GPU model of the table, with the suffix `SPREAD` for tasks on several hosts.
+    `model`: a GPU model of the table, with the suffix `SPREAD` for tasks on several hosts.
     """
     measured = table.get(model, {}).get(f"({job!r}, {gpus})", {}).get(ALONE)
     return float(measured) if measured else None
@@ -41,15 +36,8 @@ def speed(table: Table, model: str, job: str, gpus: int) -> float | None:
 def equal_share(table: Table, job: str, gpus: int, owned: Mapping[str, int]) -> float:
     """Return a job's speed if it had each GPU model for as long as the cluster has of it.
 
-    Parameters
-    ----------
-    owned
-        GPUs of the cluster per GPU model; a model on which the job cannot run counts as speed 0.
-
-    Raises
-    ------
-    InvalidInputError
-        If that is 0; the path is `job`.
+    `owned`: GPUs of the cluster per GPU model; a model on which the job cannot run counts as speed
+    0. Raises InvalidInputError if that is 0; the path is `job`.
     """
     total = sum((speed(table, m, job, gpus) or 0.0) * n for m, n in owned.items())
     if not total:
@@ -73,23 +61,11 @@ def options(
     former is left out where it was measured to be no faster, since a job that may run anywhere may
     run there, too.
 
-    Parameters
-    ----------
-    job, gpus
-        Job type of the table, and how many GPUs it runs on.
-    models
-        The GPU models of the table that the cluster has, and what the cluster calls them.
-    per
-        Speed that is worth `scale`: `equal_share` for Gavel's normalisation.
-    level
-        The level that a consolidated placement stays in.
-    scale
-        What a job is worth at the speed `per`; all values are whole numbers.
-
-    Raises
-    ------
-    InvalidInputError
-        If `per` is not above 0.
+    `job`, `gpus`: job type of the table, and how many GPUs it runs on. `models`: the GPU models of
+    the table that the cluster has, and what the cluster calls them. `per`: speed that is worth
+    `scale`: `equal_share` for Gavel's normalisation. `level`: the level that a consolidated
+    placement stays in. `scale`: what a job is worth at the speed `per`; all values are whole
+    numbers. Raises InvalidInputError if `per` is not above 0.
     """
     positive(per, ("per",))
     found: list[Option] = []

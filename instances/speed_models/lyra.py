@@ -1,8 +1,6 @@
 """Lyra: base demand first, then growth by the seconds that it saves.
 
-References
-----------
-Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys'23 (as Aryl, arXiv
+Source: Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys'23 (as Aryl, arXiv
 2202.07896), its two-phase allocation: base demands first; then a multiple-choice knapsack in which
 an item is a job with k workers more, its weight their GPUs, its value the reduction of the job's
 running time.
@@ -30,24 +28,13 @@ def options(
 ) -> tuple[Option, ...]:
     """Return an option per number of workers; progress is the seconds saved, times `scale`.
 
-    Parameters
-    ----------
-    work
-        What is left to do, in worker-seconds, or in the unit of `speeds` times seconds.
-    base, most
-        Least and largest number of workers.
-    worker, flexible
-        What a worker of the base demand takes, and one beyond it (as the former if not given):
-        Lyra puts these on loaned hosts, which `TaskGroup.hosts` can name.
-    speeds
-        Speed with each number of workers; that number itself if not given.
-    value
-        The same for all options: that the job runs at all.
-
-    Raises
-    ------
-    InvalidInputError
-        If `most` is below `base`, a speed is missing or not above 0, or growth makes it slower.
+    `work`: what is left to do, in worker-seconds, or in the unit of `speeds` times seconds. `base`,
+    `most`: least and largest number of workers. `worker`, `flexible`: what a worker of the base
+    demand takes, and one beyond it (as the former if not given): Lyra puts these on loaned hosts,
+    which `TaskGroup.hosts` can name. `speeds`: speed with each number of workers; that number
+    itself if not given. `value`: the same for all options: that the job runs at all. Raises
+    InvalidInputError if `most` is below `base`, a speed is missing or not above 0, or growth makes
+    it slower.
     """
     if not 1 <= base <= most:
         raise InvalidInputError(f"expected at least the base {base}", ("most",), most)

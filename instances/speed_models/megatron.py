@@ -4,11 +4,9 @@ A shape (t, p, d) trains on t p d GPUs. This module says which shapes are valid 
 where their GPUs go (tensor groups inside one NVLink domain, stages close, data-parallel rings
 across) is a matter of task groups.
 
-References
-----------
-Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-SC'21: sections 2.2 (bubble), 3 (rules for t, p, d, b) and 5.1, table 1; equations 2 to 4.
-Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", MLSys'23,
+Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+Megatron-LM", SC'21: sections 2.2 (bubble), 3 (rules for t, p, d, b) and 5.1, table 1; equations 2
+to 4. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", MLSys'23,
 equation 2 (activations of a layer).
 """
 
@@ -105,14 +103,8 @@ def faults(
 ) -> tuple[str, ...]:
     """Return the rules that a shape breaks; empty for a valid one.
 
-    Parameters
-    ----------
-    batch
-        Sequences of one iteration, over all data-parallel replicas.
-    domain_gpus
-        GPUs that NVLink connects: a tensor group stays inside.
-    gpu_memory_mib
-        Memory of one GPU.
+    `batch`: sequences of one iteration, over all data-parallel replicas. `domain_gpus`: GPUs that
+    NVLink connects: a tensor group stays inside. `gpu_memory_mib`: memory of one GPU.
     """
     t, p, d, b, v = shape.tensor, shape.pipeline, shape.data, shape.microbatch, shape.interleave
     rules = (
@@ -164,12 +156,8 @@ def shapes(
 def training_days(model: Transformer, tokens: float, gpus: int, flops_per_gpu: float) -> float:
     """Return the days that training takes: 8 T P / (n X) seconds.
 
-    Parameters
-    ----------
-    tokens
-        Tokens to train on, T.
-    flops_per_gpu
-        Operations per second that each GPU reaches, X.
+    `tokens`: tokens to train on, T. `flops_per_gpu`: operations per second that each GPU reaches,
+    X.
     """
     return 8 * tokens * model.parameters / (gpus * flops_per_gpu) / SECONDS_PER_DAY
 

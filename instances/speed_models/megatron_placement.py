@@ -5,10 +5,9 @@ a pipeline next to each other, and the replicas one after the other, so that the
 run across. One group of tasks says all of it: a task is a tensor group or a host's part of one, its
 index (replica, stage, part) is its place in that order, and slices say what may not be torn apart.
 
-References
-----------
-Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-SC'21, section 3: takeaways 1 to 3 (tensor parallelism up to the GPUs of a server, then pipelines).
+Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+Megatron-LM", SC'21, section 3: takeaways 1 to 3 (tensor parallelism up to the GPUs of a server,
+then pipelines).
 """
 
 from __future__ import annotations
@@ -34,30 +33,16 @@ def placed(
 ) -> Option:
     """Return the option that trains a model with a shape.
 
-    Parameters
-    ----------
-    batch
-        Sequences of one iteration, over all replicas.
-    gpu_memory_mib
-        Memory of one GPU; what the shape needs of it is asked of each host, too.
-    host_gpus
-        GPUs of a host.
-    nvlink
-        The level whose domains NVLink connects, and the GPUs of one: ("host", 8), ("rack", 72).
-    pipeline
-        A level of which one domain is to hold all stages of a replica; None: as close as ranks
-        along the tree bring them.
+    `batch`: sequences of one iteration, over all replicas. `gpu_memory_mib`: memory of one GPU;
+    what the shape needs of it is asked of each host, too. `host_gpus`: GPUs of a host. `nvlink`:
+    the level whose domains NVLink connects, and the GPUs of one: ("host", 8), ("rack", 72).
+    `pipeline`: a level of which one domain is to hold all stages of a replica; None: as close as
+    ranks along the tree bring them.
 
-    Raises
-    ------
-    ValueError
-        The shape breaks a rule (`megatron.faults`), a tensor group does not fill its hosts, or
-        pipelines are asked into a level where tensor groups need slices of another one.
-
-    Notes
-    -----
     The collective is the data-parallel all-reduce of what one GPU holds, as a ring of all ranks:
-    the rings of the GPUs of a tensor group run side by side, each through NICs of its own.
+    the rings of the GPUs of a tensor group run side by side, each through NICs of its own. Raises
+    ValueError if the shape breaks a rule (`megatron.faults`), a tensor group does not fill its
+    hosts, or pipelines are asked into a level where tensor groups need slices of another one.
     """
     level, domain_gpus = nvlink
     broken = faults(

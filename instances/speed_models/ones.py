@@ -1,12 +1,10 @@
 """ONES: all GPUs in use, by jobs of which as little as possible remains.
 
-References
-----------
-Bian et al., "Online Evolutionary Batch Size Orchestration for Scheduling Deep Learning Workloads in
-GPU Clusters", SC'21, the score by which it selects (module `scheduler` of its artifact): with Y
-samples done of a predicted share rho of all, Y (1 / rho - 1) remain, and a schedule scores the sum
-over its jobs of Y (1 / rho - 1) c / X(c), c GPUs at a throughput of X(c): the GPU-seconds that
-remain. The least wins.
+Source: Bian et al., "Online Evolutionary Batch Size Orchestration for Scheduling Deep Learning
+Workloads in GPU Clusters", SC'21, the score by which it selects (module `scheduler` of its
+artifact): with Y samples done of a predicted share rho of all, Y (1 / rho - 1) remain, and a
+schedule scores the sum over its jobs of Y (1 / rho - 1) c / X(c), c GPUs at a throughput of X(c):
+the GPU-seconds that remain. The least wins.
 """
 
 from __future__ import annotations
@@ -21,19 +19,9 @@ from placewright.instances.speed_models.amounts import WORKER, positive, whole, 
 def remaining_s(samples_done: float, progress: float, throughput: float) -> float:
     """Return the seconds that a job still runs: Y (1 / rho - 1) / X.
 
-    Parameters
-    ----------
-    samples_done
-        Y, samples that the job has processed.
-    progress
-        rho, the predicted share of all its samples that this is, above 0 and at most 1.
-    throughput
-        X, samples per second.
-
-    Raises
-    ------
-    InvalidInputError
-        If one is out of range; the path is its name.
+    `samples_done`: Y, samples that the job has processed. `progress`: rho, the predicted share of
+    all its samples that this is, above 0 and at most 1. `throughput`: X, samples per second. Raises
+    InvalidInputError if one is out of range; the path is its name.
     """
     if positive(progress, ("progress",)) > 1:
         raise InvalidInputError("expected at most 1", ("progress",), progress)
@@ -57,19 +45,10 @@ def options(
     be are in use. Their number times the horizon is then the same for all schedules, so that the
     largest progress is ONES's least score. A worker is one GPU.
 
-    Parameters
-    ----------
-    throughputs
-        Samples per second with each number of workers.
-    horizon_s
-        The same for all jobs of a round: at least the seconds that any option of any job remains.
-    scale
-        What one GPU-second counts.
-
-    Raises
-    ------
-    InvalidInputError
-        If the horizon is shorter, or a number is out of range.
+    `throughputs`: samples per second with each number of workers. `horizon_s`: the same for all
+    jobs of a round: at least the seconds that any option of any job remains. `scale`: what one
+    GPU-second counts. Raises InvalidInputError if the horizon is shorter, or a number is out of
+    range.
     """
     left = {n: remaining_s(samples_done, progress, x) for n, x in throughputs.items()}
     for n, seconds in left.items():

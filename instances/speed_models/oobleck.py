@@ -1,12 +1,10 @@
 """Oobleck: pipelines of several sizes, so that any number of surviving hosts is in use.
 
-References
-----------
-Jang et al., "Oobleck: Resilient Distributed Training of Large Models Using Pipeline Templates",
-SOSP'23: section 4.1.1 (templates of consecutive sizes n_0 ... N - f n_0; with more than n_0 - 1 of
-them every number of hosts is covered), section 4.1.2 and equations 1 to 4 (iteration time of a
-template), section 5 (borrow hosts from the largest pipeline, else merge pipelines). The largest
-number that k consecutive sizes from n on do not cover is Sylvester's and Frobenius's.
+Source: Jang et al., "Oobleck: Resilient Distributed Training of Large Models Using Pipeline
+Templates", SOSP'23: section 4.1.1 (templates of consecutive sizes n_0 ... N - f n_0; with more than
+n_0 - 1 of them every number of hosts is covered), section 4.1.2 and equations 1 to 4 (iteration
+time of a template), section 5 (borrow hosts from the largest pipeline, else merge pipelines). The
+largest number that k consecutive sizes from n on do not cover is Sylvester's and Frobenius's.
 """
 
 from __future__ import annotations
@@ -23,19 +21,9 @@ from placewright.instances.speed_models.amounts import WORKER
 def template_sizes(hosts: int, failures: int, least: int) -> range:
     """Return the sizes of the pipeline templates: from `least` to what f + 1 pipelines leave.
 
-    Parameters
-    ----------
-    hosts
-        N, hosts at the start.
-    failures
-        f, failures at a time that must leave a copy of the model.
-    least
-        n_0, hosts that hold the model's state.
-
-    Raises
-    ------
-    InvalidInputError
-        If f + 1 pipelines of the least size do not fit.
+    `hosts`: N, hosts at the start. `failures`: f, failures at a time that must leave a copy of the
+    model. `least`: n_0, hosts that hold the model's state. Raises InvalidInputError if f + 1
+    pipelines of the least size do not fit.
     """
     if least < 1 or hosts < (failures + 1) * least:
         raise InvalidInputError(
@@ -50,11 +38,7 @@ def largest_uncovered(sizes: range) -> int:
     """Return the largest number of hosts that pipelines of consecutive sizes cannot all use.
 
     (floor((n_0 - 2) / (p - 1)) + 1) n_0 - 1 for p sizes from n_0 on; -1 if they begin with 1.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is one size only, above 1: then there is no largest.
+    Raises InvalidInputError if there is one size only, above 1: then there is no largest.
     """
     least, count = sizes.start, len(sizes)
     if least == 1:
@@ -85,17 +69,8 @@ def reconfigured(survivors: Sequence[int], sizes: Sequence[int]) -> tuple[int, .
     fewest hosts change their pipeline; of those the most even ones, so that hosts are borrowed from
     the largest pipeline.
 
-    Parameters
-    ----------
-    survivors
-        Hosts that are left of each pipeline.
-    sizes
-        Sizes of the templates.
-
-    Raises
-    ------
-    InvalidInputError
-        If no pipelines use exactly the hosts that are left.
+    `survivors`: hosts that are left of each pipeline. `sizes`: sizes of the templates. Raises
+    InvalidInputError if no pipelines use exactly the hosts that are left.
     """
     before = sorted(survivors, reverse=True)
 
@@ -118,10 +93,7 @@ def pipelines(count: int, sizes: Sequence[int], host: TaskGroup = WORKER) -> tup
     Under the terms `progress, value` as many pipelines run as can, f + 1 of them for Oobleck's
     guarantee, and then as many hosts are in use as can be.
 
-    Parameters
-    ----------
-    host
-        What one host of a pipeline takes: all its GPUs, as one task.
+    `host`: what one host of a pipeline takes: all its GPUs, as one task.
     """
     options = tuple(
         Option(
@@ -140,14 +112,8 @@ def iteration_s(layers_s: Sequence[float], cuts: Sequence[int], microbatches: in
     With w_i the forward and backward seconds of stage i and k* the rightmost slowest stage (from
     0): sum_i w_i  +  (Nb - S + k* - 1) w_k*  +  sum_{i >= k*} w_i.
 
-    Parameters
-    ----------
-    layers_s
-        Forward and backward seconds of each layer.
-    cuts
-        After how many layers each stage but the last ends.
-    microbatches
-        Nb, microbatches of an iteration.
+    `layers_s`: forward and backward seconds of each layer. `cuts`: after how many layers each stage
+    but the last ends. `microbatches`: Nb, microbatches of an iteration.
     """
     ends = [0, *cuts, len(layers_s)]
     stages = [sum(layers_s[a:b]) for a, b in pairwise(ends)]

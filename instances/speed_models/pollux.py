@@ -1,10 +1,8 @@
 """Pollux: goodput, the speed of training times its statistical efficiency, over placements.
 
-References
-----------
-Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI'21:
-section 3 (goodput = throughput * efficiency, efficiency (phi + M_0) / (phi + M) at noise scale
-phi), section 4.2.1 (fitness, a power mean of speed-ups; p = -1). The tables are those of its
+Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning",
+OSDI'21: section 3 (goodput = throughput * efficiency, efficiency (phi + M_0) / (phi + M) at noise
+scale phi), section 4.2.1 (fitness, a power mean of speed-ups; p = -1). The tables are those of its
 artifact: `*_placements.csv` with the columns placement ("112" is one GPU on two hosts and two on a
 third), local_bsz, step_time.
 """
@@ -39,10 +37,8 @@ class Step:
 def read_steps(lines: TextIO | Iterable[str]) -> tuple[Step, ...]:
     """Read a table with a header and the columns placement, local_bsz, step_time (s).
 
-    Raises
-    ------
-    InvalidInputError
-        If a column is missing or not a number; the path is the number of the row and the column.
+    Raises InvalidInputError if a column is missing or not a number; the path is the number of the
+    row and the column.
     """
     steps: list[Step] = []
     for number, row in enumerate(csv.DictReader(lines)):
@@ -59,12 +55,8 @@ def read_steps(lines: TextIO | Iterable[str]) -> tuple[Step, ...]:
 def goodput(step: Step, *, noise: float, initial_batch: int) -> float:
     """Return samples per second, each counted as it would help at the initial batch.
 
-    Parameters
-    ----------
-    noise
-        Noise scale phi of the gradient, in samples.
-    initial_batch
-        M_0, the batch that the user chose.
+    `noise`: noise scale phi of the gradient, in samples. `initial_batch`: M_0, the batch that the
+    user chose.
     """
     efficiency = (noise + initial_batch) / (noise + step.batch)
     return step.batch / step.seconds * efficiency
@@ -97,19 +89,10 @@ def options(
     two of them may meet on a host, where they are no slower. A placement that is no faster than
     another one with no more GPUs on no more hosts is left out.
 
-    Parameters
-    ----------
-    power
-        p of the fitness, the power mean of the jobs' speed-ups over one GPU.
-    value
-        The same for all options: that the job runs at all.
-    scale
-        What one unit of fitness counts.
-
-    Raises
-    ------
-    InvalidInputError
-        If no placement has a batch of at least `initial_batch`, or a number is out of range.
+    `power`: p of the fitness, the power mean of the jobs' speed-ups over one GPU. `value`: the same
+    for all options: that the job runs at all. `scale`: what one unit of fitness counts. Raises
+    InvalidInputError if no placement has a batch of at least `initial_batch`, or a number is out of
+    range.
     """
     best = best_goodputs(steps, noise=positive(noise, ("noise",)), initial_batch=initial_batch)
     placements = sorted(best, key=lambda p: (sum(p), len(p), p))

@@ -1,10 +1,8 @@
 """Sia: sizes times GPU models, each as fast as it was measured or estimated there.
 
-References
-----------
-Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
-SOSP'23: its configurations (powers of two inside a node, whole nodes beyond) and its policy (the
-goodputs of a job are divided by its least; their powers are summed, p = -0.5).
+Source: Jayaram Subramanya et al., "Sia: Heterogeneity-aware, goodput-optimized ML-cluster
+scheduling", SOSP'23: its configurations (powers of two inside a node, whole nodes beyond) and its
+policy (the goodputs of a job are divided by its least; their powers are summed, p = -0.5).
 """
 
 from __future__ import annotations
@@ -42,21 +40,10 @@ def options(
 
     Up to a host's GPUs are one task, more are tasks of a whole host each.
 
-    Parameters
-    ----------
-    goodputs
-        Goodput of each (GPU model, GPUs), in any unit.
-    gpus_per_host
-        GPUs of a host of each model.
-    power
-        p: the smaller, the fairer. Below 0 what is left of the worst case counts.
-    value
-        The same for all options: that the job runs at all.
-
-    Raises
-    ------
-    InvalidInputError
-        If a goodput is not above 0, or a size is neither within one host nor whole hosts.
+    `goodputs`: goodput of each (GPU model, GPUs), in any unit. `gpus_per_host`: GPUs of a host of
+    each model. `power`: p: the smaller, the fairer. Below 0 what is left of the worst case counts.
+    `value`: the same for all options: that the job runs at all. Raises InvalidInputError if a
+    goodput is not above 0, or a size is neither within one host nor whole hosts.
     """
     least = min((positive(rate, ("goodputs", *key)) for key, rate in goodputs.items()), default=1.0)
     keys = list(goodputs)

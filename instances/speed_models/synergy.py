@@ -1,8 +1,6 @@
 """Synergy: CPU and memory points, worth the speed that they give.
 
-References
-----------
-Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", OSDI'22:
+Source: Mohan et al., "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", OSDI'22:
 Synergy-OPT (a configuration (c, m) per GPU, its speed relative to the GPU-proportional share,
 chosen to maximise the sum, none below that share), sensitivity matrices of its artifact: rows are
 cores per GPU, columns GB of memory per GPU.
@@ -41,21 +39,10 @@ def options(
     Points slower than the fair share are left out: a job never does worse than under
     GPU-proportional allocation. The job is one task on one host.
 
-    Parameters
-    ----------
-    speeds
-        Relative speed per row of `cores` and column of `memory_gb`.
-    gpus
-        GPUs of the job.
-    fair
-        Cores and GB per GPU of the proportional share; a point of the grid.
-    scale
-        What one GPU at relative speed 1 is worth.
-
-    Raises
-    ------
-    InvalidInputError
-        If the matrix is not of the grid's shape, or the fair share no point of it.
+    `speeds`: relative speed per row of `cores` and column of `memory_gb`. `gpus`: GPUs of the job.
+    `fair`: cores and GB per GPU of the proportional share; a point of the grid. `scale`: what one
+    GPU at relative speed 1 is worth. Raises InvalidInputError if the matrix is not of the grid's
+    shape, or the fair share no point of it.
     """
     if len(speeds) != len(cores) or any(len(row) != len(memory_gb) for row in speeds):
         raise InvalidInputError(

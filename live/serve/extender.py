@@ -1,11 +1,9 @@
 """kube-scheduler's extender: pods go where the last plan has their job, and others say why not.
 
-References
-----------
-k8s.io/kube-scheduler/extender/v1: ExtenderArgs (`Pod`, `NodeNames`), ExtenderFilterResult
+Source: k8s.io/kube-scheduler/extender/v1: ExtenderArgs (`Pod`, `NodeNames`), ExtenderFilterResult
 (`NodeNames`, `FailedAndUnresolvableNodes`, `Error`), HostPriorityList (`Host`, `Score` of 0 to 10),
-ExtenderPreemptionArgs and ExtenderPreemptionResult (`NodeNameToMetaVictims`).
-Its types have no JSON tags: names are written as in Go, and are read in upper case or lower.
+ExtenderPreemptionArgs and ExtenderPreemptionResult (`NodeNameToMetaVictims`). Its types have no
+JSON tags: names are written as in Go, and are read in upper case or lower.
 """
 
 from __future__ import annotations
@@ -164,10 +162,7 @@ class Extender:
 def args_of(raw: Any) -> Args:
     """Read ExtenderArgs.
 
-    Raises
-    ------
-    InvalidInputError
-        They are none, or have no names of nodes.
+    Raises InvalidInputError if they are none, or have no names of nodes.
     """
     if not isinstance(raw, dict):
         raise InvalidInputError("expected ExtenderArgs", value=raw)

@@ -1,12 +1,14 @@
 """What is done with the body of a request: parse, check, decide, and write the answer.
 
-All of it happens in a process of its own (`worker`), so that no document is parsed in the service
+All of it happens in a process of its own (`work`), so that no document is parsed in the service
 itself; only arguments of the extender are, which are small.
 """
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -40,31 +42,48 @@ from placewright.instances.io.files import (
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.io.yaml_json import parse_json
 from placewright.instances.verify import Verification, unverified, verify
-from placewright.live.serve.documents import (
-    DEFAULT_CORRECTIONS,
-    MOST_CORRECTIONS,
-    Admission,
-    BrokenRule,
-    Verdict,
-)
 from placewright.live.serve.lane import (
     BAD_REQUEST,
+    DEFAULT_CORRECTIONS,
     INVALID,
+    MOST_CORRECTIONS,
     OK,
+    Admission,
     Answer,
+    BrokenRule,
     Question,
+    Verdict,
     as_json,
     failed,
     refused,
 )
+from placewright.live.serve.service import snapshot_of
 from placewright.rounds import Changes, prove_bounds, solve_round
 from placewright.rounds.state.admission import Ledger, answer_admission, check_asks_for_promise
 from placewright.rounds.state.changes import apply_changes, apply_plan
+from placewright.solver.process import send
 
 DIGITS = 12
 """Of a digest, in messages."""
 
+RATHER_THAN_OTHERS = "500"
 Solved = tuple[Round, Plan]
+
+
+def work(message: object, answers: int) -> None:
+    """Answer a question in the process of a lane, and send what the service is to show."""
+    with suppress(OSError):  # where memory runs out, this process is to go and not the service
+        pathlib.Path("/proc/self/oom_score_adj").write_text(RATHER_THAN_OTHERS)
+    if not isinstance(message, Question):
+        return
+    made, solved = answer(message)
+    send(answers, made)
+    if solved is not None:
+        # The caller has its answer; what the service shows may take longer.
+        try:
+            send(answers, snapshot_of(*solved))
+        except Exception as error:  # noqa: BLE001
+            send(answers, failed(printable(f"not shown: {type(error).__name__}: {error}")))
 
 
 def answer(question: Question) -> tuple[Answer, Solved | None]:

@@ -1,4 +1,4 @@
-"""The service itself: two lanes, metrics, the extender, and the last round."""
+"""The service itself: settings, bodies, two lanes, metrics, the extender, and the last round."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.requests import ClientDisconnect
 
 from placewright.explain.places import fragmentation_of, free_and_total, is_measured
 from placewright.instances.derived.doubts import doubts_of, so_far, why_waits
@@ -29,13 +32,12 @@ from placewright.instances.documents.source_keys import (
     KUBERNETES_UID,
 )
 from placewright.instances.errors import InvalidInputError, printable
-from placewright.live.serve.bodies import Bodies, RefusedError, drain, until_gone
-from placewright.live.serve.documents import ErrorDocument
 from placewright.live.serve.extender import Args, Extender, args_of, refusal
 from placewright.live.serve.lane import (
     OK,
     Answer,
     BusyError,
+    ErrorDocument,
     GoneError,
     JobPlaces,
     Lane,
@@ -44,13 +46,138 @@ from placewright.live.serve.lane import (
     TaskPlace,
     failed,
 )
-from placewright.live.serve.settings import Settings
 from placewright.report.facts.jobs import milli_gpu_of
 from placewright.report.page import render_report
 from placewright.rounds.state.changes import apply_plan
 from placewright.topology.units import WHOLE_GPU
 
-# Metrics of the service, in the text format of Prometheus.
+MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Limits and names of the service.
+
+    - `token`: whoever asks has to send it.
+    - `seconds`: most of a search, whatever a round says.
+    - `waiting`: most requests that wait for another one to end.
+    - `body_mib`: most of a request, in MiB.
+    - `names`: host names, beside `localhost` and addresses, by which the service may be called.
+    - `mutual_tls`: every connection has shown a client certificate.
+    - `round_file`, `plan_file`: the round and plan to show, read again whenever they change; None:
+      those solved last.
+    - `policy`: fields of a policy that take the place of those of rounds that are sent.
+    """
+
+    token: str
+    seconds: float = 60.0
+    waiting: int = 4
+    body_mib: int = 64
+    names: frozenset[str] = frozenset()
+    mutual_tls: bool = False
+    round_file: str | None = None
+    plan_file: str | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
+
+
+SECONDS, FIRST_SECONDS, MIB_PER_SECOND = 60.0, 5.0, 0.25
+"""In which all of a body has to arrive; and at each moment what came has to be that fast, at most
+so many seconds late. What is slower holds its caller's connection, and nothing that others need."""
+
+DRAINED_MIB = 8
+"""Of a body that nobody wants, what is read all the same: who still sends may not listen."""
+
+_CHUNK_SECONDS = 5.0
+_JSON = "application/json"
+
+
+class RefusedError(Exception):
+    """A request that is refused before all of it is read."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Bodies:
+    """Reads bodies.
+
+    `mib`: most of one, in MiB. `reading_mib`: most of all that are read at once.
+    """
+
+    def __init__(self, mib: int, reading_mib: int) -> None:
+        self._mib, self._most = mib, max(mib, reading_mib) * MIB
+        self._held = 0
+
+    async def read(self, request: Request) -> bytes:
+        """Return the body of a request.
+
+        Raises RefusedError if it is not declared to be JSON, too large, or does not arrive in time;
+        or others are read that fill the memory for it. Raises GoneError if the caller is gone.
+        """
+        self._check_head(request)
+        body = bytearray()
+        began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(began + FIRST_SECONDS) as limit:
+                async for chunk in request.stream():
+                    body += chunk
+                    self._held += len(chunk)
+                    if len(body) > self._mib * MIB:
+                        raise self._too_large()
+                    if self._held > self._most:
+                        raise RefusedError(
+                            HTTPStatus.SERVICE_UNAVAILABLE, "busy with other requests; try again"
+                        )
+                    late = FIRST_SECONDS + len(body) / MIB / MIB_PER_SECOND
+                    limit.reschedule(began + min(SECONDS, late))
+        except TimeoutError:
+            raise RefusedError(
+                HTTPStatus.REQUEST_TIMEOUT,
+                f"too slow; expected {MIB_PER_SECOND:g} MiB/s, and all of it within {SECONDS:g} s",
+            ) from None
+        except ClientDisconnect:
+            raise GoneError from None
+        finally:
+            self._held -= len(body)
+        return bytes(body)
+
+    def _check_head(self, request: Request) -> None:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != _JSON:
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected Content-Type: {_JSON}")
+        said = request.headers.get("content-length", "0")
+        is_number = said.isascii() and said.isdigit() and len(said) <= 18
+        if not is_number or int(said) > self._mib * MIB:
+            raise self._too_large()
+
+    def _too_large(self) -> RefusedError:
+        return RefusedError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"too large; expected at most {self._mib} MiB"
+        )
+
+
+async def drain(request: Request) -> None:
+    """Read what a caller still sends, for a while, so that it hears the answer."""
+    read = 0
+    try:
+        async with asyncio.timeout(_CHUNK_SECONDS):
+            async for chunk in request.stream():
+                read += len(chunk)
+                if read > DRAINED_MIB * MIB:
+                    return
+    except (TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: it was read before
+        return
+
+
+def until_gone(request: Request) -> Callable[[], Awaitable[None]]:
+    """Return what returns once the caller of a request that was read is gone."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return gone
 
 
 BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -139,9 +266,6 @@ def _gauge(
     for key, value in values.items():
         made.add_metric((key,), value)
     return made
-
-
-# What the service shows of a round and its plan: metrics, places of jobs, a page.
 
 
 MAX_REASON = 300

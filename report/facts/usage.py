@@ -20,8 +20,8 @@ from placewright.instances.documents.round import Round
 from placewright.report.facts.jobs import HOLDING, Placed, placed_after, placed_before
 from placewright.report.text import NONE, percent
 from placewright.topology import Cluster
+from placewright.topology.collectives import Uplinks, uplinks_of
 from placewright.topology.units import WHOLE_GPU
-from placewright.topology.uplinks import Uplinks, uplinks_of
 
 # Pools: what each domain has of what hosts share, and what jobs take before and after a plan.
 

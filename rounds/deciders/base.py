@@ -9,17 +9,35 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from placewright.formulations.common.priority_classes import PriorityClass
+from placewright.formulations.gang.problem.compile import Compiler
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import GangFormulation, Session
 from placewright.instances.documents.plan import Decision, Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.io.digest import Digester
 from placewright.instances.policies import PolicyRegistry
-from placewright.rounds.decisions import Why
+from placewright.rounds.decisions import DefaultDecisions, Why
 from placewright.rounds.displacement.victims import lawful_in
-from placewright.rounds.inner_rounds import solve_inner_round
-from placewright.rounds.regions.region_rounds import RegionSolver
+from placewright.rounds.regions.region_rounds import RegionSolver, solve_inner_round
 from placewright.rounds.settings import Meter, Settings, Solver
-from placewright.rounds.state.memory import Memory
+from placewright.rounds.state.admission import Ledger
+
+
+class Memory:
+    """Compiled rounds, digests, decisions that keep jobs in place, leases and reservations."""
+
+    def __init__(self) -> None:
+        self.compile = Compiler()
+        self.digest = Digester()
+        self.default_decisions = DefaultDecisions()
+        self.ledger = Ledger()
+        self.reservations: Mapping[str, Mapping[str, Any]] = {}
+
+    def learn(self, round_: Round) -> None:
+        """Fill the caches with what later rounds share with this one."""
+        self.compile(round_)
+        self.digest(round_)
+        self.default_decisions(round_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,45 +90,20 @@ class Decider(Protocol):
         ...
 
 
-def _no_classes(round_: Round) -> Mapping[str, PriorityClass]:  # noqa: ARG001
-    """Return no priority classes: of a policy that has none."""
-    return {}
-
-
-def _as_it_is(round_: Round, candidate: Candidate) -> Candidate:  # noqa: ARG001
-    """Return a first candidate unchanged."""
-    return candidate
-
-
 class PolicyDecider(NamedTuple):
     """How rounds of a policy are decided, and how plans for them are bounded.
 
     `decider` makes what decides a round. `bounds` yields bounds, and candidates that nobody reads,
-    for a round, a valid plan for it, and a session that knows the plan's values. `classes` returns
-    the priority classes of a round by the terms that count them. `completed` returns a first
-    candidate, taken over from another round, with what it leaves out.
+    for a round, a valid plan for it, and a session that knows the plan's values; None: those of
+    deciding the round, where they hold for every plan. `classes` returns the priority classes of a
+    round by the terms that count them. `completed` returns a first candidate, taken over from
+    another round, with what it leaves out.
     """
 
     decider: Callable[[Round, Resources], Decider]
-    bounds: Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]]
-    classes: Callable[[Round], Mapping[str, PriorityClass]] = _no_classes
-    completed: Callable[[Round, Candidate], Candidate] = _as_it_is
-
-
-def bounds_by_deciding(
-    decider: Callable[[Round, Resources], Decider],
-) -> Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]]:
-    """Bound plans by deciding the round: for policies whose bounds hold for every plan."""
-
-    def bounds(
-        round_: Round,
-        plan: Plan,  # noqa: ARG001
-        resources: Resources,
-        session: Session,
-    ) -> Iterator[Candidate | Bound]:
-        return decider(round_, resources).steps(session)
-
-    return bounds
+    bounds: Callable[[Round, Plan, Resources, Session], Iterator[Candidate | Bound]] | None = None
+    classes: Callable[[Round], Mapping[str, PriorityClass]] = lambda _: {}
+    completed: Callable[[Round, Candidate], Candidate] = lambda _, candidate: candidate
 
 
 DECIDERS: PolicyRegistry[PolicyDecider] = PolicyRegistry(

@@ -26,7 +26,7 @@ from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
+from placewright.rounds.deciders.base import PolicyDecider
 from placewright.rounds.decisions import Why
 from placewright.rounds.sections.moves import move_section
 from placewright.rounds.sections.reasons import reasons_of
@@ -144,8 +144,7 @@ def _offer(offer: Promise) -> dict[str, Any]:
     return {"option": offer.option, "at": offer.finish, "leases": leases}
 
 
-def _decider(round_: Round, resources: Resources) -> Decider:
-    return DeadlineDecider(round_, resources.memory.ledger)
-
-
-POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider), classes_of_terms)
+POLICY = PolicyDecider(
+    lambda round_, resources: DeadlineDecider(round_, resources.memory.ledger),
+    classes=classes_of_terms,
+)

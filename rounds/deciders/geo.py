@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from placewright.formulations.common.priority_classes import PriorityClass, classes_by_term
+from placewright.formulations.common.priority_classes import classes_by_term
 from placewright.formulations.gang.problem.jobs import priority_classes
 from placewright.formulations.gang.problem.limits import VALUE
 from placewright.formulations.geo.heuristics.decomposition import never_runnable, regions_after
@@ -18,7 +18,7 @@ from placewright.formulations.plan_messages import Bound, Candidate, DataPlan
 from placewright.formulations.session import Session
 from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
+from placewright.rounds.deciders.base import PolicyDecider
 from placewright.rounds.decisions import Why
 from placewright.rounds.sections.moves import move_section
 from placewright.rounds.sections.reasons import QuotaUse, RegionQuotas, Regions, reasons_of
@@ -126,15 +126,7 @@ class GeoDecider:
         }
 
 
-def _decider(
-    round_: Round,
-    resources: Resources,  # noqa: ARG001
-) -> Decider:
-    return GeoDecider(round_)
-
-
-def _classes(round_: Round) -> Mapping[str, PriorityClass]:
-    return classes_by_term(VALUE, priority_classes(round_))
-
-
-POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider), _classes)
+POLICY = PolicyDecider(
+    lambda round_, _: GeoDecider(round_),
+    classes=lambda round_: classes_by_term(VALUE, priority_classes(round_)),
+)

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 from placewright.formulations.common.priority_classes import (
-    PriorityClass,
     classes_by_term,
     write_out_terms,
 )
@@ -26,7 +25,7 @@ from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import running_groups
 from placewright.instances.documents.plan import Decision, DecisionKind
 from placewright.instances.documents.round import Round
-from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources, bounds_by_deciding
+from placewright.rounds.deciders.base import PolicyDecider
 from placewright.rounds.decisions import Why
 from placewright.rounds.sections.reasons import reasons_of
 from placewright.rounds.sections.sections import collective_section
@@ -94,15 +93,7 @@ def _moves(decisions: Sequence[Decision]) -> dict[str, Any] | None:
     return {"kind": "moves", "steps": preempted, "needs_spare": migrated}
 
 
-def _decider(
-    round_: Round,
-    resources: Resources,  # noqa: ARG001
-) -> Decider:
-    return InterleavingDecider(round_)
-
-
-def _classes(round_: Round) -> Mapping[str, PriorityClass]:
-    return classes_by_term(TERM, priority_classes(round_))
-
-
-POLICY = PolicyDecider(_decider, bounds_by_deciding(_decider), _classes)
+POLICY = PolicyDecider(
+    lambda round_, _: InterleavingDecider(round_),
+    classes=lambda round_: classes_by_term(TERM, priority_classes(round_)),
+)

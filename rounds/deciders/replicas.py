@@ -12,9 +12,9 @@ from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.run import run
 from placewright.formulations.session import Session
-from placewright.instances.documents.plan import Decision, Plan, Reason
+from placewright.instances.documents.plan import Decision, Reason
 from placewright.instances.documents.round import Round
-from placewright.rounds.deciders.base import Decider, PolicyDecider, Resources
+from placewright.rounds.deciders.base import PolicyDecider
 from placewright.rounds.decisions import Why
 from placewright.rounds.sections.sections import flow_section, replica_section
 
@@ -57,21 +57,10 @@ class ReplicasDecider:
         yield flow_section(wan, data) if data.flows else None
 
 
-def _decider(
-    round_: Round,
-    resources: Resources,  # noqa: ARG001
-) -> Decider:
-    return ReplicasDecider(round_)
-
-
-def _bounds(
-    round_: Round,
-    plan: Plan,  # noqa: ARG001
-    resources: Resources,  # noqa: ARG001
-    session: Session,
-) -> Iterator[Candidate | Bound]:
-    """Yield bounds only: all of the time goes into proofs, none into a new plan."""
-    return prove_bounds(compile_replicas(round_), session, session.best or {})
-
-
-POLICY = PolicyDecider(_decider, _bounds)
+# All of the time of a proof goes into bounds, none into a new plan.
+POLICY = PolicyDecider(
+    lambda round_, _: ReplicasDecider(round_),
+    lambda round_, _, __, session: prove_bounds(
+        compile_replicas(round_), session, session.best or {}
+    ),
+)

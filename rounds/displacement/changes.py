@@ -15,8 +15,6 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 
-# Names of the domains that hold hosts.
-
 
 class DomainNames:
     """Domain of each host, level by level; the arrays are made once somebody asks."""
@@ -38,9 +36,6 @@ class DomainNames:
         return build_cluster(self._round.cluster)
 
 
-# Places of jobs before and after a candidate, and their precedence.
-
-
 Rank: TypeAlias = tuple[bool, bool, bool, int]
 """Promised the current lease, guaranteed by cells, entitled, priority."""
 LOWEST: Rank = (False, False, False, -(10**10))
@@ -59,17 +54,8 @@ class PlacedTask(NamedTuple):
 class Changes:
     """What a candidate changes: the places of its jobs before and after the round.
 
-    Parameters
-    ----------
-    hosts
-        Names of the hosts, as the indices of places count them.
-
-    Attributes
-    ----------
-    new : dict of int to tuple of PlacedTask
-        Tasks of the jobs that start or move.
-    guaranteed : set of int
-        Jobs that cells guarantee.
+    `hosts`: names of the hosts, as the indices of places count them. `new`: tasks of the jobs that
+    start or move. `guaranteed`: jobs that cells guarantee.
     """
 
     def __init__(self, round_: Round, hosts: Sequence[str], candidate: Candidate) -> None:

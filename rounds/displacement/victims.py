@@ -22,8 +22,6 @@ from placewright.rounds.displacement.changes import Changes, DomainNames, Placed
 from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES
 from placewright.topology.units import WHOLE_GPU
 
-# Whether hosts hold the jobs on them: GPUs, shares, MIG slices and other resources.
-
 
 class HostUse:
     """What jobs hold on hosts after a candidate, were some of them back and others not there."""
@@ -119,9 +117,6 @@ def _is_part(group: TaskGroup) -> bool:
     return group.mig is not None or bool(group.gpu_memory)
 
 
-# Anti-affinity between jobs that arrive and victims that are back in place.
-
-
 class Labels:
     """Labels of jobs that keep out of each other's domains."""
 
@@ -148,9 +143,6 @@ class Labels:
         )
 
 
-# What jobs hold of pools, once victims are back in place.
-
-
 class PoolDomain(NamedTuple):
     """A pool, by its index, and a domain of its level; "" is the whole cluster."""
 
@@ -172,12 +164,8 @@ class PoolUse:
     def exceeded(self, back: Collection[int], gone: Collection[int]) -> bool:
         """Whether a domain of which jobs that are back held something holds too much.
 
-        Parameters
-        ----------
-        back
-            Running jobs in their places before the round.
-        gone
-            Jobs that do not start, and migrating ones that take no more of a domain than before.
+        `back`: running jobs in their places before the round. `gone`: jobs that do not start, and
+        migrating ones that take no more of a domain than before.
         """
         if not self._pools:
             return False
@@ -267,9 +255,6 @@ class PoolUse:
         for j in self._changes.candidate.preempted:
             after.subtract(self._home(j))
         return after
-
-
-# Quotas of tenants, of the cluster and of regions, and caps, once victims are back in place.
 
 
 RegionAccount: TypeAlias = tuple[Account, str]
@@ -369,15 +354,10 @@ class QuotaUse:
 
 # A preempted job is displaced by jobs of strictly higher precedence that arrive: a minimal set
 # without which it could stay (docs/plans.md#who-may-be-preempted).
-
-
 class Displacement:
     """The preempted jobs of a candidate, and who displaces them.
 
-    Parameters
-    ----------
-    hosts
-        Names of the hosts, as the indices of places count them.
+    `hosts`: names of the hosts, as the indices of places count them.
     """
 
     def __init__(self, round_: Round, hosts: Sequence[str], candidate: Candidate) -> None:

@@ -109,25 +109,16 @@ class Queues(Learner, Protocol):
 class ListPolicy:
     """A list: jobs in an order, which is walked; who fits runs.
 
-    Parameters
-    ----------
-    name
-        As the command line calls it.
-    sees
-        Columns that `order` reads, beside `FREE`.
-    order
-        Sort keys, smallest first; equal keys stay in the order of the last event.
-    preempts
-        Whether running jobs are in the list as well, and stop if others come first.
-    skips
-        Whether the walk goes on behind a job that does not fit.
-    reserves
-        EASY backfilling: the first job that does not fit gets a reservation, and who delays it
-        does not start.
-    queues
-        Makes the queues of a policy that preempts and has some; they then give the keys.
-    estimator
-        Makes what a policy learns that skips and does not preempt; it then gives the keys.
+    - `name`: as the command line calls it.
+    - `sees`: columns that `order` reads, beside `FREE`.
+    - `order`: sort keys, smallest first; equal keys stay in the order of the last event.
+    - `preempts`: whether running jobs are in the list as well, and stop if others come first.
+    - `skips`: whether the walk goes on behind a job that does not fit.
+    - `reserves`: EASY backfilling: the first job that does not fit gets a reservation, and who
+      delays it does not start.
+    - `queues`: makes the queues of a policy that preempts and has some; they then give the keys.
+    - `estimator`: makes what a policy learns that skips and does not preempt; it then gives the
+      keys.
     """
 
     name: str
@@ -159,16 +150,8 @@ class Weights:
 class RoundPolicy:
     """A policy that weighs the jobs; a round decides.
 
-    Parameters
-    ----------
-    name
-        As the command line calls it.
-    weigh
-        Weights of the jobs alive.
-    sees
-        Columns that `weigh` reads.
-    terms
-        Objective terms, in lexicographic order.
+    `name`: as the command line calls it. `weigh`: weights of the jobs alive. `sees`: columns that
+    `weigh` reads. `terms`: objective terms, in lexicographic order.
     """
 
     name: str
@@ -181,18 +164,12 @@ class RoundPolicy:
 class GroupPolicy:
     """Jobs in an order that take turns at the resources of one place, in groups of up to four.
 
-    Parameters
-    ----------
-    name
-        As the command line calls it.
-    order
-        Sort keys, smallest first; of equal keys larger jobs come first, then earlier ones.
-    sees
-        Columns that `order` reads, and those of stage times, by which groups are formed.
-    merges
-        Which pairs of groups are merged until the rest fits. `best`: those that are fastest
-        together, the best first; then groups exchange jobs. `muri`: those of a matching, by what
-        they use of the resources, in the order of the jobs, as in Muri.
+    `name`: as the command line calls it. `order`: sort keys, smallest first; of equal keys larger
+    jobs come first, then earlier ones. `sees`: columns that `order` reads, and those of stage
+    times, by which groups are formed. `merges`: which pairs of groups are merged until the rest
+    fits. `best`: those that are fastest together, the best first; then groups exchange jobs.
+    `muri`: those of a matching, by what they use of the resources, in the order of the jobs, as in
+    Muri.
     """
 
     name: str

@@ -15,11 +15,7 @@ from weakref import WeakSet
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GEO
-from placewright.solver.child import Child
-from placewright.solver.wire import frame, receive, write
-
-# Calls with a timeout, for functions that may hang.
-
+from placewright.solver.process import Child, frame, receive, send, write
 
 T = TypeVar("T")
 
@@ -27,10 +23,8 @@ T = TypeVar("T")
 def call_with_timeout(call: Callable[[], T], seconds: float) -> T:
     """Return what a call returns, made in a thread of its own that ends with this process.
 
-    Raises
-    ------
-    TimeoutError
-        If it has not returned within `seconds`; it goes on in its thread, and its result is lost.
+    Raises TimeoutError if it has not returned within `seconds`; it goes on in its thread, and its
+    result is lost.
     """
     answer: Future[T] = Future()
 
@@ -50,11 +44,6 @@ def call_with_timeout(call: Callable[[], T], seconds: float) -> T:
 # `ProcessPoolExecutor` waits for a task that hangs, also when it is closed; one process that has to
 # be killed takes all others with it; and each process runs the caller's script once more, which has
 # to be written for that. Here each process is a `Child` with a thread of this process beside it.
-
-
-__all__ = ["Call", "Failed", "ProcessError", "Processes", "Returned"]
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
     """Message to a process: call a function."""
@@ -76,6 +65,19 @@ class Failed:
     """Message back: the error as text, since not every exception can be sent."""
 
     error: str
+
+
+def answer(call: object, answers: int) -> None:
+    """Call a function, in a process, and send what it returns or what went wrong."""
+    made: Returned | Failed
+    try:
+        if not isinstance(call, Call):
+            raise TypeError(f"{type(call).__name__} is no call; a call was expected")
+        made = Returned(call.function(*call.args, **call.kwargs))
+    # A task may raise anything, and the next one is to run all the same.
+    except Exception as error:  # noqa: BLE001
+        made = Failed(f"{type(error).__name__}: {error}")
+    send(answers, made)
 
 
 class ProcessError(Exception):
@@ -100,10 +102,7 @@ class Processes(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run a function elsewhere; `cancel` of the future that is returned also ends it there.
 
-        Raises
-        ------
-        RuntimeError
-            After `shutdown`.
+        Raises RuntimeError after `shutdown`.
         """
         if self._closed:
             raise RuntimeError("the processes have ended; no more tasks are taken")
@@ -184,7 +183,7 @@ class _Runner(Thread):
 
     def _answer(self, task: _Task) -> object:
         if self._child is None:
-            self._child = Child.start("placewright.rounds.regions.remote")
+            self._child = Child.start(f"{__name__}:answer")
         answer = self._exchange(self._child, task)
         match answer:
             case Returned(value):
@@ -253,10 +252,7 @@ def open_executor(text: str) -> Iterator[Executor]:
 def check_executor(round_: Round, executor: object) -> None:
     """Refuse what is no executor, and any executor for a round without regions; None passes.
 
-    Raises
-    ------
-    InvalidInputError
-        As `check_executor_use` does, or if it is something else.
+    Raises InvalidInputError as `check_executor_use` does, or if it is something else.
     """
     check_executor_use(round_, executor)
     if executor is not None and not isinstance(executor, Executor):
@@ -266,10 +262,7 @@ def check_executor(round_: Round, executor: object) -> None:
 def check_executor_use(round_: Round, executor: object) -> None:
     """Refuse an executor, or the text that names it, for a round that has no use for one.
 
-    Raises
-    ------
-    InvalidInputError
-        If there is one and the round is not of policy `geo`.
+    Raises InvalidInputError if there is one and the round is not of policy `geo`.
     """
     policy = round_.policy.formulation
     if executor is not None and not round_.policy.spec.by_region:

@@ -13,9 +13,6 @@ from placewright.array_types import Ints
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, Trace
 from placewright.rounds.settings import InternalError
 
-# What it costs to start, stop and move jobs, and how much work a failure loses.
-
-
 Charge: TypeAlias = Literal["start", "event"]
 
 
@@ -23,21 +20,12 @@ Charge: TypeAlias = Literal["start", "event"]
 class Costs:
     """Overheads in microseconds in which a job holds GPUs without working.
 
-    Parameters
-    ----------
-    start_us
-        Of a start, per job, int64 (jobs,), or of all.
-    stop_us
-        Of a preemption; paid at the next start.
-    move_us
-        Of a migration.
-    checkpoint_us
-        Time at work between two checkpoints; a failure loses the work since the last one. None:
-        a failure loses nothing.
-    charge
-        `start`: the overhead of a start is paid after each start. `event`: after every event of the
-        replay by every running job, as Muri's simulator does; an interval between two events that
-        is shorter gives no progress, and one that ends with the job's end costs nothing.
+    `start_us`: of a start, per job, int64 (jobs,), or of all. `stop_us`: of a preemption; paid at
+    the next start. `move_us`: of a migration. `checkpoint_us`: time at work between two
+    checkpoints; a failure loses the work since the last one. None: a failure loses nothing.
+    `charge`: `start`: the overhead of a start is paid after each start. `event`: after every event
+    of the replay by every running job, as Muri's simulator does; an interval between two events
+    that is shorter gives no progress, and one that ends with the job's end costs nothing.
     """
 
     start_us: Ints | int = 0
@@ -55,8 +43,6 @@ class Costs:
 #
 # A place is a tuple of (host, GPUs on it). Which GPUs of a host a job holds makes no difference
 # to a replay, so they are counted; the ledger refuses to give out more than a host has.
-
-
 Place: TypeAlias = tuple[tuple[int, int], ...]
 Placer: TypeAlias = Literal["first-fit", "best-fit", "counting"]
 Places: TypeAlias = Literal["free", "kept"]
@@ -66,16 +52,10 @@ Places: TypeAlias = Literal["free", "kept"]
 class HostLedger:
     """What is free on hosts.
 
-    Parameters
-    ----------
-    sizes
-        GPUs of each host, 1 or more.
-    placer
-        `first-fit`: the first host with room. `best-fit`: the host with the fewest free GPUs that
-        has room, the first of these. `counting`: all GPUs are on one host.
+    `sizes`: GPUs of each host, 1 or more. `placer`: `first-fit`: the first host with room.
+    `best-fit`: the host with the fewest free GPUs that has room, the first of these. `counting`:
+    all GPUs are on one host.
 
-    Notes
-    -----
     A job that is larger than the largest host takes as many wholly free hosts of that size as it
     fills, and the rest on one other host.
     """
@@ -182,8 +162,6 @@ class HostLedger:
 #
 # Work is counted in microseconds at speed 1 and millionths of one, so that speeds of a millionth
 # are exact, and a job ends at the first microsecond at which all its work is done.
-
-
 Number = TypeVar("Number", int, Ints)
 """A number, or a column of them."""
 
@@ -191,31 +169,20 @@ Number = TypeVar("Number", int, Ints)
 class Progress:
     """The columns of the jobs of a replay, at the time `now`.
 
-    Parameters
-    ----------
-    trace, ledger, costs
-        Whose jobs, on which hosts, and what starting, stopping and moving them costs.
+    - `now`: the clock, in microseconds.
+    - `place`: the running jobs and where they are, in the order in which they started.
+    - `alive`: the jobs that have come and not ended, in order of arrival.
+    - `left` (int64 (jobs,)): work that is left as of `since`, in microseconds at speed 1, rounded
+      up.
+    - `spare` (int64 (jobs,)): by how many millionths of a microsecond less is left than that.
+    - `speed` (int64 (jobs,)): speed in millionths, where the job runs now.
+    - `other_speed` (int64 (jobs,)): 1 for a job that has ever run at another speed than 1.
+    - `together`: the jobs that share one place, for each of them; the first counts as the one that
+      holds it.
+    - `shared_us` (int64 (jobs,)): how much of `run_us` a job ran in a place that another one held.
 
-    Attributes
-    ----------
-    now : int
-        The clock, in microseconds.
-    place : dict of int to Place
-        The running jobs and where they are, in the order in which they started.
-    alive : dict of int to None
-        The jobs that have come and not ended, in order of arrival.
-    left : int64 (jobs,)
-        Work that is left as of `since`, in microseconds at speed 1, rounded up.
-    spare : int64 (jobs,)
-        By how many millionths of a microsecond less is left than that.
-    speed : int64 (jobs,)
-        Speed in millionths, where the job runs now.
-    other_speed : int64 (jobs,)
-        1 for a job that has ever run at another speed than 1.
-    together : dict of int to tuple of int
-        The jobs that share one place, for each of them; the first counts as the one that holds it.
-    shared_us : int64 (jobs,)
-        How much of `run_us` a job ran in a place that another one held.
+    `trace`, `ledger`, `costs`: whose jobs, on which hosts, and what starting, stopping and moving
+    them costs.
     """
 
     def __init__(self, trace: Trace, ledger: HostLedger, costs: Costs | None) -> None:
@@ -373,9 +340,6 @@ def time_needed(left: Number, speed: Number, spare: Number) -> Number:
     """Return how long work takes at a speed, rounded up; taken apart as in `worked`."""
     whole, rest = left // speed, left % speed
     return whole * FULL_SPEED + (rest * FULL_SPEED - spare + speed - 1) // speed
-
-
-# Who runs where in a replay: what deciders do to jobs.
 
 
 class Group(NamedTuple):

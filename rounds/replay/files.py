@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from io import BytesIO
 from itertools import pairwise
@@ -20,8 +22,9 @@ from placewright.instances.io import streams
 from placewright.instances.io.files import text_of
 from placewright.instances.io.streams import read
 from placewright.instances.io.yaml_json import parse_json
-from placewright.instances.traces.trace import NEVER, SECOND
-from placewright.rounds.replay.loop import PARTS
+from placewright.instances.traces.read import read_trace
+from placewright.instances.traces.trace import NEVER, SECOND, Trace
+from placewright.rounds.replay.loop import PARTS, Loop
 from placewright.rounds.replay.measures import (
     Interval,
     Measures,
@@ -33,15 +36,21 @@ from placewright.rounds.replay.measures import (
     measure,
     paired,
 )
-from placewright.rounds.replay.spec import ReplaySpec, trace_digest
+from placewright.rounds.replay.spec import (
+    NAME,
+    SAVE_EVERY_S,
+    ReplaySpec,
+    check_replay,
+    play,
+    trace_digest,
+    trace_played,
+)
 
 # The files of a replay: records of jobs and rounds, hourly samples, a summary with assumptions.
 #
 # `jobs.jsonl`, `samples.jsonl`, `rounds.jsonl` and `summary.json` depend on the trace and the
 # assumptions alone, so that two runs of one replay are equal byte for byte. What a run took is in
 # `usage.json`.
-
-
 JOBS, SAMPLES, ROUNDS = "jobs.jsonl", "samples.jsonl", "rounds.jsonl"
 SUMMARY, USAGE = "summary.json", "usage.json"
 PIECE = 50_000
@@ -137,9 +146,6 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     streams.write(str(path), text.getvalue())
 
 
-# `Saved`: the files of a replay as they are read back; they may come from anywhere.
-
-
 Assumption: TypeAlias = str | int | float | bool | None
 Card: TypeAlias = dict[str, Assumption]
 
@@ -164,18 +170,10 @@ _SAMPLE_FIELDS = ("at_s", "busy_gpus", "running", "waiting")
 class Saved:
     """A replay as its files have it.
 
-    Parameters
-    ----------
-    folder
-        Where the files are.
-    card
-        What was assumed.
-    measures, by_size, by_tenant
-        As in the summary.
-    submit_us, gpus, start_us, end_us
-        Columns of the jobs that are measured; `NEVER` for a start or an end that did not come.
-    samples
-        Time in seconds, GPUs held, jobs running and waiting, int64 (samples, 4).
+    `folder`: where the files are. `card`: what was assumed. `measures`, `by_size`, `by_tenant`: as
+    in the summary. `submit_us`, `gpus`, `start_us`, `end_us`: columns of the jobs that are
+    measured; `NEVER` for a start or an end that did not come. `samples`: time in seconds, GPUs
+    held, jobs running and waiting, int64 (samples, 4).
     """
 
     folder: str
@@ -207,10 +205,8 @@ class Saved:
 def read_outputs(folder: str) -> Saved:
     """Read the files of a replay back, and check each field and that they fit together.
 
-    Raises
-    ------
-    InvalidInputError
-        If one is missing or is not what a replay writes; the error names file, line and field.
+    Raises InvalidInputError if one is missing or is not what a replay writes; the error names file,
+    line and field.
     """
     summary_file, jobs_file, samples_file = (
         str(Path(folder) / name) for name in (SUMMARY, JOBS, SAMPLES)
@@ -358,9 +354,6 @@ def _check_sums(saved: Saved) -> None:
             )
 
 
-# Replays side by side: which may stand in one table, which is best, and over seeds how surely.
-
-
 COMPARED = ("policy", "seed")
 """Assumptions that are what a comparison is about."""
 
@@ -397,12 +390,8 @@ MORE_IS_BETTER = frozenset({"deadlines_met"})
 class Group:
     """Replays that differ in their seed alone, by seed; most groups have one.
 
-    Parameters
-    ----------
-    name
-        The policy, and where another group has the same one, in what they differ.
-    runs
-        At least one.
+    `name`: the policy, and where another group has the same one, in what they differ. `runs`: at
+    least one.
     """
 
     name: str
@@ -476,11 +465,8 @@ class Comparison:
 def compare(runs: Sequence[Saved], *, any_card: bool = False) -> Comparison:
     """Put replays side by side, those that differ in their seed alone as one group.
 
-    Raises
-    ------
-    InvalidInputError
-        If assumptions differ that make their measures incomparable, unless `any_card`; or two are
-        the same replay.
+    Raises InvalidInputError if assumptions differ that make their measures incomparable, unless
+    `any_card`; or two are the same replay.
     """
     apart = ("seed", *UNLIKE) if any_card else ("seed", "trace_sha256", *UNLIKE)
     grouped: dict[tuple[tuple[str, str], ...], list[Saved]] = {}
@@ -555,3 +541,110 @@ def _refuse_other_card(runs: Sequence[Saved], run: Saved) -> None:
 def _differing(cards: Sequence[Card]) -> tuple[str, ...]:
     keys = dict.fromkeys(key for card in cards for key in card)
     return tuple(key for key in keys if len({repr(card.get(key)) for card in cards}) > 1)
+
+
+# Sweeps: one trace under several policies, loads and seeds, side by side through an executor.
+#
+# Each replay has a folder of its own, so that its files do not depend on what else is played, and
+# on how often it was begun.
+ATTEMPTS = 3
+"""How often a replay is begun whose worker dies."""
+
+
+def specs_of(
+    spec: ReplaySpec, policies: Sequence[str], loads: Sequence[float], seeds: Sequence[int]
+) -> dict[str, ReplaySpec]:
+    """Return the replays of a sweep by the name of their folders."""
+    return {
+        f"{Path(policy).name.replace(':', '-')}-load{load:g}-seed{seed}": replace(
+            spec, policy=policy, load=load, seed=seed
+        )
+        for policy in policies
+        for load in loads
+        for seed in seeds
+    }
+
+
+def play_file(
+    trace_file: str,
+    spec: ReplaySpec,
+    folder: str,
+    *,
+    save_every_s: float = SAVE_EVERY_S,
+    watch: Callable[[Loop], None] | None = None,
+    look: Callable[[Trace], None] | None = None,
+) -> dict[str, Any]:
+    """Play a trace file and write the files of the replay; one that was killed goes on.
+
+    `look` is called with the trace.
+
+    Returns the summary.
+    """
+    began, cpu = time.monotonic(), time.process_time()
+    trace, here = read_trace(trace_file), Path(folder)
+    if look is not None:
+        look(trace)
+    result = play(trace, spec, here, save_every_s=save_every_s, watch=watch)
+    usage = {
+        "wall_s": round(time.monotonic() - began, 3),
+        "cpu_s": round(time.process_time() - cpu, 3),
+    }
+    summary = write_outputs(here, result, spec, Path(trace_file).name, usage)
+    (here / NAME).unlink(missing_ok=True)
+    return summary
+
+
+def play_all(
+    trace_file: str,
+    specs: dict[str, ReplaySpec],
+    folder: Path,
+    executor: Executor,
+    *,
+    look: Callable[[Trace], None] | None = None,
+) -> Iterator[str]:
+    """Play all replays of a sweep; yield the name of each that is done.
+
+    `look` is called with the trace. A replay whose summary is there, with the same assumptions, is
+    not played again. One whose worker dies is begun again, and goes on from its last saved state.
+    Raises InvalidInputError for a trace that cannot be read, or that cannot be played on these
+    hosts.
+    """
+    trace, trace_name = read_trace(trace_file), Path(trace_file).name
+    if look is not None:
+        look(trace)
+    for spec in specs.values():
+        check_replay(trace, spec)
+    todo = {
+        name: spec
+        for name, spec in specs.items()
+        if not _is_done(folder / name / SUMMARY, trace, spec, trace_name)
+    }
+    yield from (name for name in specs if name not in todo)
+    file = str(Path(trace_file).absolute())
+    for attempt in range(1, ATTEMPTS + 1):
+        futures = {
+            executor.submit(play_file, file, spec, str((folder / name).absolute())): name
+            for name, spec in todo.items()
+        }
+        for future in as_completed(futures):
+            name = futures[future]
+            try:
+                future.result()
+            except Exception:
+                if attempt == ATTEMPTS:
+                    raise
+                continue
+            del todo[name]
+            yield name
+        if not todo:
+            return
+
+
+def _is_done(summary: Path, trace: Trace, spec: ReplaySpec, trace_name: str) -> bool:
+    """Return whether a summary is there, of this replay and not of one with another card."""
+    try:
+        found = json.loads(summary.read_bytes())["card"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    card = card_of(trace_digest(trace_played(trace, spec)), spec, trace_name)
+    return bool(found == json.loads(json.dumps(card)))

@@ -13,18 +13,13 @@ from placewright.array_types import Ints
 from placewright.instances.traces.papers import STRETCH
 from placewright.instances.traces.trace import FULL_SPEED, Trace
 from placewright.rounds.policies.base import Columns, GroupPolicy
-from placewright.rounds.policies.muri import STAGES
+from placewright.rounds.policies.named import STAGES
 from placewright.rounds.replay.book import Group, HostLedger, Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
 
 # Seconds that a start takes in Muri's simulator, by model and GPUs.
-#
-# References
-# ----------
-# Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022, its published
-# artifact.
-
-
+# Source: Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022, its
+# published artifact.
 START_S = {
     "vgg16": (7, 7, 8, 9, 9, 10),
     "vgg19": (7, 7, 8, 9, 10, 10),
@@ -58,13 +53,8 @@ def start_seconds(trace: Trace) -> Ints:
 # successive values agree to a thousandth, else after eight slots. Two jobs may lie opposite each
 # other. This is not the period of `formulations.interleaving`: a slot without a job is not waited
 # for, and of four jobs the recurrence often stops before it is steady, up to 29 % too early.
-#
-# References
-# ----------
-# Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022, its published
-# artifact.
-
-
+# Source: Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022, its
+# published artifact.
 Stages: TypeAlias = tuple[int, int, int]
 Kinds: TypeAlias = tuple[int, ...]
 
@@ -111,12 +101,8 @@ def _in_turn(order: Sequence[Stages]) -> int:
 class GroupSpeeds:
     """Speeds and worth of groups of jobs of a trace; each combination of kinds of jobs once.
 
-    Attributes
-    ----------
-    kind : list of int
-        Per job; jobs of one kind have the same stages.
-    exchanges : dict
-        Of two groups by the kinds of their jobs, which two to exchange; None: none.
+    `kind`: per job; jobs of one kind have the same stages. `exchanges`: of two groups by the kinds
+    of their jobs, which two to exchange; None: none.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -184,13 +170,8 @@ class GroupSpeeds:
 # looks at no more than `PAIRS` pairs of groups to merge, those nearest in the order, and in each
 # size as many to exchange jobs; where a size has more than `MANY_KINDS` kinds of jobs, the speeds
 # of which are computed anew again and again, it merges by `FEW_PAIRS`, and no jobs are exchanged.
-#
-# References
-# ----------
-# Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022, section 4.2:
-# groups grow by rounds of maximum-weight matching.
-
-
+# Source: Zhao et al., "Multi-resource interleaving for deep learning training", SIGCOMM 2022,
+# section 4.2: groups grow by rounds of maximum-weight matching.
 Jobs: TypeAlias = tuple[int, ...]
 Buckets: TypeAlias = dict[int, list[Jobs]]
 """Groups by their number of GPUs."""
@@ -205,14 +186,8 @@ MANY_KINDS = 16
 def candidates(order: Sequence[int], gpus: Sequence[int], empty: HostLedger) -> Buckets:
     """Return who may run: each job that finds a place brings the next of its size, up to four.
 
-    Parameters
-    ----------
-    order
-        The jobs, most urgent first.
-    gpus
-        GPUs of each job.
-    empty
-        A ledger in which nothing runs; its GPUs are taken.
+    `order`: the jobs, most urgent first. `gpus`: GPUs of each job. `empty`: a ledger in which
+    nothing runs; its GPUs are taken.
     """
     by_size: dict[int, list[int]] = {}
     for job in order:
@@ -236,12 +211,9 @@ def merged(buckets: Buckets, speeds: GroupSpeeds, gpus: int, *, best_first: bool
 
     A group that is slower than its jobs one after the other is no group.
 
-    Parameters
-    ----------
-    best_first
-        Pairs are merged in the order of their worth, which is the sum of their speeds, and then
-        groups exchange jobs; else pairs are those of a matching, are merged in the order of the
-        jobs, and are worth what they use of the resources.
+    `best_first`: pairs are merged in the order of their worth, which is the sum of their speeds,
+    and then groups exchange jobs; else pairs are those of a matching, are merged in the order of
+    the jobs, and are worth what they use of the resources.
     """
     kinds = (len(set(map(speeds.kinds, groups))) for groups in buckets.values())
     most = PAIRS if max(kinds, default=0) <= MANY_KINDS else FEW_PAIRS
@@ -393,21 +365,12 @@ def _parts(group: Jobs, speeds: GroupSpeeds) -> list[Jobs]:
     return [(job,) for job in group] if slower else [group]
 
 
-# Groups of jobs that take turns at the resources of one place. No solver takes part.
-
-
 class GroupDecider(Decider):
     """Groups anew at each decision; groups are placed in the order of their first jobs.
 
-    Parameters
-    ----------
-    policy
-        Order of the jobs, and which pairs are merged.
-    speeds
-        How fast jobs are together.
-    places
-        `free`: all groups are placed anew. `kept`: a group takes the place of the first of its jobs
-        that runs, if no other group took it.
+    `policy`: order of the jobs, and which pairs are merged. `speeds`: how fast jobs are together.
+    `places`: `free`: all groups are placed anew. `kept`: a group takes the place of the first of
+    its jobs that runs, if no other group took it.
     """
 
     def __init__(self, policy: GroupPolicy, speeds: GroupSpeeds, places: Places) -> None:

@@ -17,22 +17,15 @@ from placewright.rounds.policies.base import Columns, Estimator, ListPolicy, Que
 from placewright.rounds.replay.book import HostLedger, Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
 
+
 # EASY backfilling: the reservation of the first job that does not fit, and who delays it.
-#
-# References
-# ----------
-# Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995.
-
-
+# Source: Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995.
 class ExpectedEnds:
     """When running jobs are expected to end, by host.
 
     A job whose expected end has passed is expected to end at once.
 
-    Parameters
-    ----------
-    ledger
-        What is free now.
+    `ledger`: what is free now.
     """
 
     def __init__(self, ledger: HostLedger) -> None:
@@ -110,21 +103,9 @@ class _Need:
 class Reservation:
     """The earliest time at which a job that does not fit now is expected to fit.
 
-    Parameters
-    ----------
-    ends
-        When running jobs are expected to end.
-    ledger
-        What is free now.
-    gpus
-        GPUs of the job.
-    now
-        The clock.
-
-    Attributes
-    ----------
-    begin : int
-        When the reservation begins, `NEVER` if the job does not fit whoever ends.
+    `ends`: when running jobs are expected to end. `ledger`: what is free now. `gpus`: GPUs of the
+    job. `now`: the clock. `begin`: when the reservation begins, `NEVER` if the job does not fit
+    whoever ends.
     """
 
     def __init__(self, ends: ExpectedEnds, ledger: HostLedger, gpus: int, now: int) -> None:
@@ -160,9 +141,6 @@ def _nth_least(row: Ints, number: int) -> int:
     if number == 1:
         return int(row.min())
     return int(np.partition(row, number - 1)[number - 1]) if number <= len(row) else NEVER
-
-
-# Lists of waiting jobs: who runs stays until its end.
 
 
 _Entry = tuple[float, int]
@@ -361,9 +339,6 @@ def _keys(policy: ListPolicy, loop: Loop, jobs: list[int]) -> list[float]:
     return keys
 
 
-# A list of waiting jobs in the order of estimates that are learnt from the jobs that end.
-
-
 class EstimatingList(SkippingList):
     """A list whose keys are estimates, made when a job comes."""
 
@@ -394,9 +369,6 @@ class EstimatingList(SkippingList):
         return Columns(loop, np.array([job]), self._policy.sees)
 
 
-# List scheduling: the jobs in an order, walked; who fits runs. No solver takes part.
-
-
 def list_decider(policy: ListPolicy, jobs: int, places: Places = "kept") -> Decider:
     """Return the decider of a list policy for a trace of so many jobs."""
     if policy.preempts:
@@ -411,16 +383,10 @@ class PreemptiveList(Decider):
 
     Equal keys stay in the order of the last decision; jobs that come are behind all others.
 
-    Parameters
-    ----------
-    policy
-        A policy that preempts.
-    jobs
-        Jobs of the trace.
-    places
-        `free`: all GPUs are free at each decision, and jobs are placed anew in the order of the
-        list. `kept`: GPUs are counted in the order of the list; who runs stays where it is, and who
-        starts waits if the GPUs are there but no host has them.
+    `policy`: a policy that preempts. `jobs`: jobs of the trace. `places`: `free`: all GPUs are free
+    at each decision, and jobs are placed anew in the order of the list. `kept`: GPUs are counted in
+    the order of the list; who runs stays where it is, and who starts waits if the GPUs are there
+    but no host has them.
     """
 
     def __init__(self, policy: ListPolicy, jobs: int, places: Places) -> None:

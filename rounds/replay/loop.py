@@ -20,13 +20,8 @@ from placewright.rounds.replay.book import Book, Costs, HostLedger
 from placewright.rounds.settings import InternalError
 
 # Fragmentation: free GPUs that lie where the jobs of a trace do not fit.
-#
-# References
-# ----------
-# Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+# Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
 # Gradient Descent" (FGD), USENIX ATC 2023, section 3.
-
-
 PARTS = 1000
 """Fragments are counted in thousandths of a GPU."""
 
@@ -37,17 +32,8 @@ def unusable_parts(gpus: Ints, largest: int) -> list[int]:
     What is expected for a job drawn from a trace: all of them where it asks more, else nothing. A
     job that is larger than any host asks for whole hosts.
 
-    Parameters
-    ----------
-    gpus
-        GPUs of each job of the trace, int64 (jobs,).
-    largest
-        GPUs of the largest host.
-
-    Returns
-    -------
-    list of int
-        Thousandths of a GPU, for 0 to `largest` free GPUs.
+    Returns thousandths of a GPU, for 0 to `largest` free GPUs. `gpus`: GPUs of each job of the
+    trace, int64 (jobs,). `largest`: GPUs of the largest host.
     """
     asked = np.bincount(np.minimum(gpus, largest), minlength=largest + 1)
     larger = len(gpus) - np.cumsum(asked)
@@ -60,8 +46,6 @@ def unusable_parts(gpus: Ints, largest: int) -> list[int]:
 # Order of events at equal times: ends, repairs, failures, arrivals, timers; then one decision.
 # While no job is alive, hosts fail and are repaired unnoticed, without events. Time is in whole
 # microseconds.
-
-
 HOUR_US = 3600 * SECOND
 
 
@@ -145,12 +129,8 @@ class Decider(ABC):
 class Loop(Book):
     """A replay of a trace on hosts, event by event.
 
-    Parameters
-    ----------
-    trace, ledger, decider, costs, trigger
-        What is played, on which hosts, who decides, what it costs, and when it is decided.
-    outages
-        Hosts that are away for a while.
+    `trace`, `ledger`, `decider`, `costs`, `trigger`: what is played, on which hosts, who decides,
+    what it costs, and when it is decided. `outages`: hosts that are away for a while.
     """
 
     def __init__(
@@ -303,19 +283,12 @@ class Loop(Book):
         heappush(self.repairs, (outage.end_us, outage.host))
 
 
-# Outages of hosts: read from a file, or drawn from a failure rate.
-
-
 def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]:
     """Read a CSV file with the columns host (a number from 0), begin_s and end_s.
 
-    Seconds are on the clock of the replay, which begins at the first arrival. Where it has a
-    column `planned`, 1 says that jobs are stopped without losing work.
-
-    Raises
-    ------
-    InvalidInputError
-        For a file that cannot be used, with line and column.
+    Seconds are on the clock of the replay, which begins at the first arrival. Where it has a column
+    `planned`, 1 says that jobs are stopped without losing work. Raises InvalidInputError for a file
+    that cannot be used, with line and column.
     """
     table = read_table(path)
     table.require("host", "begin_s", "end_s")
@@ -364,13 +337,8 @@ def check_outages(outages: Sequence[Outage], hosts: int) -> None:
 
 
 # Predicted running times with the errors that a predictor has.
-#
-# References
-# ----------
-# Hu et al., "Characterization and prediction of deep learning workloads in large-scale GPU
+# Source: Hu et al., "Characterization and prediction of deep learning workloads in large-scale GPU
 # datacenters", SC 2021 (Helios); the distribution is that of its artifact.
-
-
 Predictions: TypeAlias = Literal["trace", "helios"]
 """Those of the trace, or the true running times with the errors of Helios's predictor."""
 

@@ -15,41 +15,27 @@ from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.replay.loop import PARTS, Loop
 from placewright.rounds.settings import InternalError
 
-# `Result`: what became of each job in a replay, as columns, and integrals over time.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
     """What became of each job; columns are int64 (jobs,), in the order of the trace.
 
-    Parameters
-    ----------
-    trace
-        What was played.
-    first_start_us, end_us
-        `NEVER` for a job that did not start or end.
-    stops, moves
-        Preemptions, those by failures counted, and migrations.
-    run_us, overhead_us, lost_us
-        Time with GPUs, and how much of it was overhead or work that was lost.
-    other_speed
-        1 for a job that has ever run at another speed than 1.
-    shared_us
-        How much of `run_us` a job ran in a place that another one held.
-    gpus_total
-        GPUs of the cluster.
-    busy_gpu_us, alive_us
-        Integrals over the events of the replay: of the GPUs held, and of the jobs alive.
-    horizon_us
-        The clock at the end.
-    events, decisions
-        How many there were.
-    samples
-        Per hour: time in µs, GPUs held, jobs running, jobs waiting, and free GPUs on which jobs do
-        not fit, in thousandths (see `fragmentation`).
-    rounds
-        Per decision by a solver: time in µs, and the gap of its first term, None without a bound;
-        empty for lists.
+    - `trace`: what was played.
+    - `first_start_us`, `end_us`: `NEVER` for a job that did not start or end.
+    - `stops`, `moves`: preemptions, those by failures counted, and migrations.
+    - `run_us`, `overhead_us`, `lost_us`: time with GPUs, and how much of it was overhead or work
+      that was lost.
+    - `other_speed`: 1 for a job that has ever run at another speed than 1.
+    - `shared_us`: how much of `run_us` a job ran in a place that another one held.
+    - `gpus_total`: GPUs of the cluster.
+    - `busy_gpu_us`, `alive_us`: integrals over the events of the replay: of the GPUs held, and of
+      the jobs alive.
+    - `horizon_us`: the clock at the end.
+    - `events`, `decisions`: how many there were.
+    - `samples`: per hour: time in µs, GPUs held, jobs running, jobs waiting, and free GPUs on which
+      jobs do not fit, in thousandths (see `fragmentation`).
+    - `rounds`: per decision by a solver: time in µs, and the gap of its first term, None without a
+      bound; empty for lists.
     """
 
     trace: Trace
@@ -74,11 +60,9 @@ class Result:
     def check(self) -> None:
         """Check what must be conserved, to the microsecond.
 
-        Raises
-        ------
-        InternalError
-            If GPU time held is not that of the jobs, a place that jobs share counted once, or jobs
-            alive are not their time in the system, or a job that ended did not do its work.
+        Raises InternalError if GPU time held is not that of the jobs, a place that jobs share
+        counted once, or jobs alive are not their time in the system, or a job that ended did not do
+        its work.
         """
         trace, ended = self.trace, self.end_us != NEVER
         # A year of 100,000 GPUs has 3.2e18 microseconds: longer sums need more than 64 bits, which

@@ -16,14 +16,11 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.synergy import CORES
 from placewright.instances.traces.papers import FAIR, POINTS, SPEEDS
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, Trace
-from placewright.rounds.policies.lists import FIT_FIRST
-from placewright.rounds.policies.tenants import QuotaPolicy, TenantPolicy, TunedPolicy
+from placewright.rounds.policies.named import FIT_FIRST, QuotaPolicy, TenantPolicy, TunedPolicy
 from placewright.rounds.replay.book import Place, Placer, Places
 from placewright.rounds.replay.list_decider import PreemptiveList, SkippingList, counted
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.topology.chain import Cell, Chain, claims_fit
-
-# Quotas that tenants have in a replay, and whether they fit hosts and trace.
 
 
 class Quota(NamedTuple):
@@ -64,11 +61,8 @@ def check_quotas(
 ) -> None:
     """Check quotas against hosts and the tenants of a trace.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are none, a tenant has no jobs, hosts are not of one size that is a power of two,
-        cells are none of theirs or too many, or hosts are not told apart.
+    Raises InvalidInputError if there are none, a tenant has no jobs, hosts are not of one size that
+    is a power of two, cells are none of theirs or too many, or hosts are not told apart.
     """
     if placer == "counting":
         raise InvalidInputError(
@@ -103,18 +97,10 @@ def check_quotas(
         )
 
 
-# Lists by tenant: whose turn it is depends on what tenants hold and have had.
-
-
 class TenantList(Decider):
     """A list of waiting jobs per tenant; who runs stays until its end.
 
-    Parameters
-    ----------
-    policy
-        Whose turn it is.
-    trace
-        The trace that is played.
+    `policy`: whose turn it is. `trace`: the trace that is played.
     """
 
     def __init__(self, policy: TenantPolicy, trace: Trace) -> None:
@@ -216,9 +202,6 @@ class TenantList(Decider):
         self._running.remove(job)
         for name, rows in self._asked.items():
             self._held[name][self._tenant[job]] -= rows[job]
-
-
-# Lists of tenants with quotas: guaranteed jobs preempt opportunistic ones.
 
 
 def quota_list(
@@ -484,9 +467,6 @@ class GpuQuotaList(_QuotaList):
 
 def _size(place: Place) -> int:
     return sum(number for _, number in place)
-
-
-# A list whose running jobs get the CPU and memory that make them fastest, as in Synergy-TUNE.
 
 
 Point = tuple[int, int, int]

@@ -38,20 +38,12 @@ WORTH = 10**9
 class RoundDecider(Decider):
     """Decides by an `Engine`, whose solver process lives until `close`.
 
-    Parameters
-    ----------
-    policy
-        What jobs are worth.
-    sizes
-        GPUs of each host.
-    places
-        `kept`: running jobs are in the round as running ones; they stay, or are moved or preempted,
-        the latter only for a job of a smaller rank. `free`: all GPUs are free in each round, as in
-        the simulators of Tiresias and Muri, and ranks do not matter.
-    seconds, gap
-        Limits of a search: work in units of seconds, and the gap at which it stops.
-    tenants
-        Tenants of the trace; 0 if rounds need not know whose jobs are.
+    `policy`: what jobs are worth. `sizes`: GPUs of each host. `places`: `kept`: running jobs are in
+    the round as running ones; they stay, or are moved or preempted, the latter only for a job of a
+    smaller rank. `free`: all GPUs are free in each round, as in the simulators of Tiresias and
+    Muri, and ranks do not matter. `seconds`, `gap`: limits of a search: work in units of seconds,
+    and the gap at which it stops. `tenants`: tenants of the trace; 0 if rounds need not know whose
+    jobs are.
     """
 
     def __init__(
@@ -207,12 +199,8 @@ def carry_out(
 ) -> None:
     """Let a plan's jobs run where it says.
 
-    Parameters
-    ----------
-    number, hosts
-        Numbers of jobs and hosts in the loop, by name.
-    places
-        Where jobs are that the plan leaves alone; changed.
+    `number`, `hosts`: numbers of jobs and hosts in the loop, by name. `places`: where jobs are that
+    the plan leaves alone; changed.
     """
     for decision in plan.decisions:
         if decision.decision is DecisionKind.PREEMPT:

@@ -18,8 +18,7 @@ from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
-from placewright.rounds.policies.named import policy_named
-from placewright.rounds.policies.tenants import QuotaPolicy, TenantPolicy, TunedPolicy
+from placewright.rounds.policies.named import QuotaPolicy, TenantPolicy, TunedPolicy, policy_named
 from placewright.rounds.replay.book import Charge, Costs, HostLedger, Placer, Places
 from placewright.rounds.replay.group_decider import MOST, GroupDecider, GroupSpeeds, start_seconds
 from placewright.rounds.replay.list_decider import list_decider
@@ -42,8 +41,6 @@ from placewright.rounds.replay.policy_lists import (
     quota_list,
 )
 from placewright.rounds.replay.round_decider import RoundDecider
-
-# What the card of a replay says in short: its hosts, and digests of outages and of the trace.
 
 
 def digest_of(outages: tuple[Outage, ...]) -> str:
@@ -90,8 +87,6 @@ def trace_digest(trace: Trace) -> str:
 #
 # The file is an npz archive without pickles: the loop's columns, and a JSON text of everything
 # else. It is written aside and renamed, so that it is whole or not there.
-
-
 NAME = "state.npz"
 SAVE_EVERY_S = 60.0
 
@@ -195,9 +190,6 @@ def saver(path: Path, key: str, every_s: float = SAVE_EVERY_S) -> Callable[[Loop
     return after_event
 
 
-# `ReplaySpec`: the assumptions of a replay, small enough to send to a worker and to print.
-
-
 LONGEST_US = 2**60
 """Until when jobs may come: the clock, beside all that they run, then has 64 bits."""
 
@@ -209,37 +201,25 @@ MAX_FAILURES = 1_000_000
 class ReplaySpec:
     """Who decides, on which hosts, when, and at which costs.
 
-    Parameters
-    ----------
-    policy
-        Name of a policy.
-    hosts
-        GPUs of each host.
-    placer, places
-        See `HostLedger` and `PreemptiveList`.
-    every_s, at_most_every, leases
-        See `Trigger`; None: after every event.
-    start_s, stop_s, move_s, checkpoint_s, charge
-        See `Costs`; `start_table` names a table of starts by model and GPUs in place of `start_s`.
-    outages
-        Hosts that are away.
-    mtbf_s, repair_s
-        Means of the exponential times between failures of a host and of its repair, drawn by
-        `seed`; None: no failures beside `outages`.
-    quotas
-        What tenants own, of the policies that ask for it.
-    search_s, gap
-        Limits of the search of each round, of a policy that rounds decide: work in units of
-        seconds, and the gap at which it stops.
-    load
-        Arrivals are compressed by this factor; 2 doubles the load.
-    seed
-        0 plays the trace as it is. Any other deals its jobs anew to the times of arrival, so that
-        replays of several seeds are samples of one workload.
-    predictions
-        Of running times: those of the trace, or with the errors of Helios's predictor by `seed`.
-    warm_up_s, until_s
-        The measures of jobs leave out those submitted before the one, or at the other or later.
+    - `policy`: name of a policy.
+    - `hosts`: GPUs of each host.
+    - `placer`, `places`: see `HostLedger` and `PreemptiveList`.
+    - `every_s`, `at_most_every`, `leases`: see `Trigger`; None: after every event.
+    - `start_s`, `stop_s`, `move_s`, `checkpoint_s`, `charge`: see `Costs`; `start_table` names a
+      table of starts by model and GPUs in place of `start_s`.
+    - `outages`: hosts that are away.
+    - `mtbf_s`, `repair_s`: means of the exponential times between failures of a host and of its
+      repair, drawn by `seed`; None: no failures beside `outages`.
+    - `quotas`: what tenants own, of the policies that ask for it.
+    - `search_s`, `gap`: limits of the search of each round, of a policy that rounds decide: work in
+      units of seconds, and the gap at which it stops.
+    - `load`: arrivals are compressed by this factor; 2 doubles the load.
+    - `seed`: 0 plays the trace as it is. Any other deals its jobs anew to the times of arrival, so
+      that replays of several seeds are samples of one workload.
+    - `predictions`: of running times: those of the trace, or with the errors of Helios's predictor
+      by `seed`.
+    - `warm_up_s`, `until_s`: the measures of jobs leave out those submitted before the one, or at
+      the other or later.
     """
 
     policy: str
@@ -279,13 +259,10 @@ class ReplaySpec:
 def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     """Check that assumptions fit a trace and each other.
 
-    Raises
-    ------
-    InvalidInputError
-        If a job does not fit even where all GPUs are free, the policy needs a column that there is
-        not, an outage cannot be, failures are too many, hosts fail that are not told apart, costs
-        are charged at events that are paid once, or leave no time for work, a policy cannot decide
-        between the boundaries of leases, or quotas cannot be.
+    Raises InvalidInputError if a job does not fit even where all GPUs are free, the policy needs a
+    column that there is not, an outage cannot be, failures are too many, hosts fail that are not
+    told apart, costs are charged at events that are paid once, or leave no time for work, a policy
+    cannot decide between the boundaries of leases, or quotas cannot be.
     """
     for column in sorted(policy_named(spec.policy).sees - CHANGING):
         if not trace.has(column):
@@ -388,16 +365,9 @@ def play(
 ) -> Result:
     """Play a trace to its end, and check the result.
 
-    Parameters
-    ----------
-    trace, spec
-        What is played, and how.
-    folder
-        Where the state is saved; a replay that is there already goes on.
-    save_every_s
-        Seconds between two savings.
-    watch
-        Called after each event.
+    `trace`, `spec`: what is played, and how. `folder`: where the state is saved; a replay that is
+    there already goes on. `save_every_s`: seconds between two savings. `watch`: called after each
+    event.
     """
     loop = loop_of(trace, spec)
     hooks = [] if watch is None else [watch]

@@ -21,8 +21,6 @@ from placewright.instances.documents.round import Round
 from placewright.topology.mig import MEMORY_SLICES, PRODUCTS, SLICES
 from placewright.topology.units import WHOLE_GPU
 
-# What moves take of pools: a slot for each domain of a pool, and how much jobs may hold of it.
-
 
 class PoolSlot(NamedTuple):
     """The number of a pool, and of one of its domains."""
@@ -73,8 +71,6 @@ class PoolSlots:
 # finds its place, and only components of several jobs, *cycles*, have to be searched. Nor may the
 # relation be smaller: a job that holds some of a slot before and after may free it only by
 # parking, so those who need it must be solved together with it.
-
-
 EXACT_JOBS = 10
 """Jobs up to which a cycle gets the fewest spare places that are possible."""
 EXACT_TRIES = 300_000
@@ -279,9 +275,7 @@ def _components(
 ) -> Iterator[list[int]]:
     """Yield the strongly connected components that can be reached, each after those it leads to.
 
-    References
-    ----------
-    R. Tarjan, Depth-first search and linear graph algorithms, SIAM J. Comput. 1(2), 1972.
+    Source: R. Tarjan, Depth-first search and linear graph algorithms, SIAM J. Comput. 1(2), 1972.
     """
     low: dict[int, float] = {}  # the number of a node reached; `inf` once its component is known
     number: dict[int, int] = {}
@@ -312,8 +306,6 @@ def _components(
 # A *slot* is what can run out: a resource of a host, one GPU, or what a domain has of a pool. A
 # migrated job changes what it holds of some slots in one step, so only the net change counts; in
 # which order they do is for `this file`.
-
-
 HostSlot: TypeAlias = tuple[str, str | int | tuple[int, int | str]]
 """A host with the name of a resource, the index of a GPU, or that of a GPU and of a memory slice.
 
@@ -329,23 +321,12 @@ def move_section(
 ) -> dict[str, Any] | None:
     """Return the plan section `moves`, or None if no job migrates or is preempted.
 
-    Parameters
-    ----------
-    round
-        A round that `check_round` accepts.
-    decisions
-        Those of a valid plan for it.
+    Returns `{"kind": "moves", "steps": [...], "needs_spare": [...]}` with names of jobs. `steps`:
+    the preempted jobs stop, then the others move one at a time, and no host, GPU or pool is
+    overcommitted at any moment, if those in `needs_spare` are stopped or parked elsewhere before;
+    they take their places at the end, in any order. Equal inputs give equal sections. `round`: a
+    round that `check_round` accepts. `decisions`: those of a valid plan for it.
 
-    Returns
-    -------
-    dict or None
-        `{"kind": "moves", "steps": [...], "needs_spare": [...]}` with names of jobs. `steps`: the
-        preempted jobs stop, then the others move one at a time, and no host, GPU or pool is
-        overcommitted at any moment, if those in `needs_spare` are stopped or parked elsewhere
-        before; they take their places at the end, in any order. Equal inputs give equal sections.
-
-    Notes
-    -----
     As few jobs as possible need a spare if no cycle has more than `EXACT_JOBS` jobs and searching
     them all takes at most `EXACT_TRIES` steps. Other cycles follow a greedy rule: whoever can move
     does, first those who give more than they take of what others wait for; when nobody can, the job

@@ -40,9 +40,6 @@ from placewright.rounds.sections.states import (
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
-# What is used of quotas and caps after a plan, as reasons to wait speak of it (docs/plans.md).
-
-
 Amounts: TypeAlias = dict[Measure, int]
 
 
@@ -68,15 +65,9 @@ class QuotaUse:
     what is used counts as if it and the preempted jobs above it had stayed that no others may
     preempt, and the starts that may preempt it had not come, if that is more.
 
-    Parameters
-    ----------
-    states
-        Says who may preempt whom.
-    exempt
-        Preempted jobs whose quota anybody may have.
-    region
-        For the quotas of a region: its name, these by tenant, and which jobs run there before the
-        round or start there.
+    `states`: says who may preempt whom. `exempt`: preempted jobs whose quota anybody may have.
+    `region`: for the quotas of a region: its name, these by tenant, and which jobs run there before
+    the round or start there.
     """
 
     def __init__(
@@ -179,9 +170,6 @@ class QuotaUse:
 def _add(sums: Amounts, option: Option) -> None:
     for measure in sums:
         sums[measure] += measure.asked_by(option)
-
-
-# What an option lacks where it does not fit: the group, the host or domain, the resource.
 
 
 GPU, GPU_MEMORY, MIG = "gpu", "gpu_memory", "mig"
@@ -404,16 +392,8 @@ class Verdict(NamedTuple):
 class Regions(NamedTuple):
     """The regions in one of which all tasks of a job have to be.
 
-    Parameters
-    ----------
-    names
-        Of all regions.
-    host_region
-        The region of each host (hosts,).
-    of_job
-        The regions in which a job may start now.
-    quotas
-        The use of quotas in a region.
+    `names`: of all regions. `host_region`: the region of each host (hosts,). `of_job`: the regions
+    in which a job may start now. `quotas`: the use of quotas in a region.
     """
 
     names: Sequence[str]
@@ -433,17 +413,10 @@ def reasons_of(
 ) -> dict[int, Why]:
     """Return why each pending job waits that the candidate does not start.
 
-    Parameters
-    ----------
-    foremost
-        Jobs that come before all others.
-    states
-        The hosts in the states that reasons speak of, if they are not the usual ones.
-    regions
-        Where jobs may start; a job that may start in none has no reason.
-    startable
-        Say of jobs that are not chosen whether they fit even beside all started jobs: where nothing
-        but hosts and quotas decides who may start.
+    `foremost`: jobs that come before all others. `states`: the hosts in the states that reasons
+    speak of, if they are not the usual ones. `regions`: where jobs may start; a job that may start
+    in none has no reason. `startable`: say of jobs that are not chosen whether they fit even beside
+    all started jobs: where nothing but hosts and quotas decides who may start.
     """
     pending = [
         (c, job)

@@ -29,19 +29,13 @@ from placewright.topology import Cluster, State
 from placewright.topology.mig import MEMORY_SLICES
 from placewright.topology.units import UNLIMITED, WHOLE_GPU
 
-# What pools have left in the states that reasons to wait speak of (docs/plans.md).
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PoolsLeft:
     """Pools in one state.
 
-    Attributes
-    ----------
-    pools : tuple of PoolDomains
-        All pools, those of the whole cluster among them.
-    limit, left : tuple of int64 (domains,)
-        By pool what jobs may hold of each domain, and what they may still take.
+    `pools`: all pools, those of the whole cluster among them. `limit`, `left` (tuple of int64
+    (domains,)): by pool what jobs may hold of each domain, and what they may still take.
     """
 
     pools: tuple[PoolDomains, ...]
@@ -105,9 +99,6 @@ class PoolStates:
         return tuple(pool.held(held) for pool in self.empty.pools)
 
 
-# What a pool lacks where hosts alone have places for an option (docs/plans.md).
-
-
 def beyond_whole_cluster(pools: PoolsLeft, option: Option) -> dict[str, Any]:
     """Return what a pool of the whole cluster lacks for an option, nothing if none does."""
     for pool, limit, left in zip(pools.pools, pools.limit, pools.left, strict=True):
@@ -146,12 +137,8 @@ def pool_shortage(
     domains of a level it is one where hosts take most of the option: if they take all of it, the
     one with most left, since any of them would do; else the one with least.
 
-    Parameters
-    ----------
-    hosts
-        The hosts without pools, where the option has places.
-    choice, option
-        An option, also as the document has it.
+    `hosts`: the hosts without pools, where the option has places. `choice`, `option`: an option,
+    also as the document has it.
     """
     if lack := beyond_whole_cluster(pools, option):
         return lack
@@ -203,9 +190,6 @@ def _detail(pool: PoolDomains, domain: int, asked: int, left: Ints, limit: Ints)
     }
 
 
-# The hosts in the states that reasons to wait speak of (docs/plans.md).
-
-
 NUM_KNOWN = 4
 """States that are known at a time: three belong to a precedence."""
 
@@ -231,12 +215,8 @@ Of empty hosts it is the reason of a test.
 class FixedStates:
     """The hosts in the states that reasons speak of, best asked for by falling precedence.
 
-    Parameters
-    ----------
-    foremost
-        Jobs that come before all others.
-    exempt
-        Preempted jobs whose places anybody may have.
+    `foremost`: jobs that come before all others. `exempt`: preempted jobs whose places anybody may
+    have.
     """
 
     def __init__(
@@ -472,9 +452,6 @@ def _used_uncut(state: State) -> NDArray[np.bool_]:
     return uncut
 
 
-# The hosts in the states that reasons to wait speak of, where jobs take turns on GPUs.
-
-
 CPU = "cpu"
 
 
@@ -499,12 +476,8 @@ class SharedStates(FixedStates):
 
     Of a group only the members that count in a state hold something.
 
-    Parameters
-    ----------
-    problem
-        The problem that `gang_problem_of` makes of the round, which has no groups.
-    teams_before
-        The groups that run.
+    `problem`: the problem that `gang_problem_of` makes of the round, which has no groups.
+    `teams_before`: the groups that run.
     """
 
     def __init__(
@@ -551,11 +524,8 @@ class SharedStates(FixedStates):
 class _Held:
     """What jobs leave of the hosts.
 
-    Parameters
-    ----------
-    teams
-        Jobs that take turns on GPUs: of each task they hold these once, and the most CPU that one
-        of them asks.
+    `teams`: jobs that take turns on GPUs: of each task they hold these once, and the most CPU that
+    one of them asks.
     """
 
     def __init__(self, problem: Problem, teams: Iterable[Collection[int]]) -> None:

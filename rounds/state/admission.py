@@ -21,9 +21,6 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 
-# Policy `deadline` between rounds: jobs keep their promises.
-
-
 KIND = "leases"
 
 
@@ -51,8 +48,6 @@ def _promised(job: Job, promise: Due | None) -> Job:
         return job
     return job.model_copy(update={"deadline": deadline.model_copy(update={"promise": promise})})
 
-
-__all__ = ["Admitted", "Ledger", "answer_admission", "check_asks_for_promise"]
 
 MOST_NAMED = 5
 """Most jobs named as the reason of a refusal."""
@@ -134,10 +129,7 @@ class Ledger:
 def check_asks_for_promise(round_: Round, job: Job) -> None:
     """Refuse a job that asks for no promise, or a policy that gives none.
 
-    Raises
-    ------
-    InvalidInputError
-        With the path of the fault in the round, or in the job.
+    Raises InvalidInputError with the path of the fault in the round, or in the job.
     """
     if "leases" not in round_.policy.spec.sections:
         raise InvalidInputError(
@@ -160,12 +152,8 @@ def check_asks_for_promise(round_: Round, job: Job) -> None:
 def answer_admission(round_: Round, ledger: Ledger) -> Admitted:
     """Answer the last job of a round, and record its promise in the ledger.
 
-    Parameters
-    ----------
-    round_
-        It begins with the first lease in which the job may run.
-    ledger
-        The schedule of the promises of the other jobs.
+    `round_`: it begins with the first lease in which the job may run. `ledger`: the schedule of the
+    promises of the other jobs.
     """
     admission = compile_admission(round_).steady_only()
     schedule = ledger.schedule(admission)

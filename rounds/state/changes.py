@@ -40,19 +40,15 @@ from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import ENTRY, InvalidInputError, Path
 from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.presets import with_health
-from placewright.rounds.sections.cells import bindings_of
+from placewright.rounds.sections.sections import bindings_of
 from placewright.rounds.state.admission import jobs_with_promises
-
-# Pools of the next round: what each has from now on.
 
 
 def with_pools(cluster: ClusterDocument, changed: Sequence[Pool]) -> ClusterDocument:
     """Return a cluster in which each changed pool takes the place of that of its level.
 
-    Raises
-    ------
-    InvalidInputError
-        For a pool of a resource and level that there is none of, or that counts otherwise.
+    Raises InvalidInputError for a pool of a resource and level that there is none of, or that
+    counts otherwise.
     """
     if not changed:
         return cluster
@@ -75,8 +71,6 @@ def with_pools(cluster: ClusterDocument, changed: Sequence[Pool]) -> ClusterDocu
 #
 # A plan's transfers go on while the next rounds are decided. A replica occupies storage until it is
 # deleted; flows use a link's budget for the whole window, and its bandwidth until they end.
-
-
 REPLICAS, FLOWS = "replicas", "flows"
 _BITS, _MEGA = 8 * 2**30, 10**6
 
@@ -85,14 +79,9 @@ _BITS, _MEGA = 8 * 2**30, 10**6
 class TransferOrders:
     """Transfers that earlier plans ordered and that are still under way.
 
-    Attributes
-    ----------
-    began
-        Start of the current window, in seconds on the round's clock; None before the first plan.
-    spent
-        GiB of each link's budget that the window's flows use.
-    flows, drops
-        Flows and deletions that may not be over.
+    `began`: start of the current window, in seconds on the round's clock; None before the first
+    plan. `spent`: GiB of each link's budget that the window's flows use. `flows`, `drops`: flows
+    and deletions that may not be over.
     """
 
     began: int | None = None
@@ -245,12 +234,6 @@ def _peak(flows: Sequence[Flow], now: int) -> int:
     return most
 
 
-# The next round: the last one with its plan carried out and the reported changes made.
-
-
-__all__ = ["Changes", "apply_changes", "apply_plan"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What happened between two rounds.
@@ -344,18 +327,9 @@ def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round
 def apply_changes(round_: Round, changes: Changes, hosts: Mapping[str, Hardware]) -> Round:
     """Return a legal round with the changes made; only what they touch is checked.
 
-    Parameters
-    ----------
-    round_
-        A checked round.
-    hosts
-        From `hosts_by_name`, which does not depend on health.
-
-    Raises
-    ------
-    InvalidInputError
-        The first fault. Its path leads into the changes, or, where quotas, reservations or the
-        policy no longer fit the round, into that.
+    `round_`: a checked round. `hosts`: from `hosts_by_name`, which does not depend on health.
+    Raises InvalidInputError if the first fault. Its path leads into the changes, or, where quotas,
+    reservations or the policy no longer fit the round, into that.
     """
     now = _now(round_, changes)
     jobs = _jobs(round_, changes, now - round_.now)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol, cast
 
 from placewright.array_types import Floats
-from placewright.solver.arrays import Arrays
-from placewright.solver.errors import BackendUnavailableError
-from placewright.solver.outcome import Limits, Outcome, Progress
+from placewright.solver.arrays import Arrays, BackendUnavailableError
+from placewright.solver.outcome import Limits, Outcome, Report
 
 __all__ = ["BACKENDS", "Backend", "Entry", "Report", "available", "get_backend"]
-
-Report = Callable[[Progress], None]
 
 
 class Backend(Protocol):
@@ -66,10 +62,7 @@ def available() -> tuple[str, ...]:
 def get_backend(name: str) -> Backend:
     """Load a backend by its name, or by ``module:attribute`` for one that is not ours.
 
-    Raises
-    ------
-    BackendUnavailableError
-        When the name is unknown or its package cannot be imported.
+    Raises BackendUnavailableError if the name is unknown or its package cannot be imported.
     """
     entry = BACKENDS.get(name)
     if entry is None and ":" not in name:

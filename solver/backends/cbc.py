@@ -12,14 +12,8 @@ import numpy as np
 import pulp
 
 from placewright.array_types import Floats
-from placewright.solver.arrays import ALWAYS, Arrays
-from placewright.solver.audit import audit, checked_point
-from placewright.solver.backends import Report
-from placewright.solver.bigm import big_m
-from placewright.solver.errors import BackendUnavailableError
-from placewright.solver.outcome import Limits, Outcome, Status
-
-__all__ = ["solve"]
+from placewright.solver.arrays import ALWAYS, Arrays, BackendUnavailableError, big_m
+from placewright.solver.outcome import Limits, Outcome, Report, Status, audit, checked_point
 
 NODES_PER_WORK = 200
 """Branch-and-bound nodes that count as one unit of `Limits.work`."""
@@ -46,12 +40,8 @@ def solve(
 ) -> Outcome:
     """Solve with the CBC program that PuLP brings; the start is of no use to it.
 
-    Raises
-    ------
-    UnsupportedModelError
-        When a conditional row has no finite big-M.
-    BackendUnavailableError
-        When PuLP brings no CBC for this machine.
+    Raises UnsupportedModelError if a conditional row has no finite big-M. Raises
+    BackendUnavailableError if PuLP brings no CBC for this machine.
     """
     began = time.monotonic()
     problem, variables, constraints = _problem(big_m(arrays))

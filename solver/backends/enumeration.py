@@ -10,13 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placewright.array_types import Floats
-from placewright.solver.arrays import ALWAYS, Arrays, row_slack
-from placewright.solver.audit import audit
-from placewright.solver.backends import Report
-from placewright.solver.errors import UnsupportedModelError
-from placewright.solver.outcome import Limits, Outcome, Status
-
-__all__ = ["MOST_POINTS", "solve"]
+from placewright.solver.arrays import ALWAYS, Arrays, UnsupportedModelError, row_slack
+from placewright.solver.outcome import Limits, Outcome, Report, Status, audit
 
 MOST_POINTS = 2_000_000
 """The largest box that is searched."""
@@ -43,10 +38,8 @@ def solve(
 ) -> Outcome:
     """Try every point; the first best one in lexicographic order wins. Limits do not matter.
 
-    Raises
-    ------
-    UnsupportedModelError
-        When a column is continuous or the box has more than `MOST_POINTS` points.
+    Raises UnsupportedModelError if a column is continuous or the box has more than `MOST_POINTS`
+    points.
     """
     began = time.monotonic()
     _check_size(arrays)

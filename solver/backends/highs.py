@@ -10,14 +10,8 @@ import highspy
 import numpy as np
 
 from placewright.array_types import Floats
-from placewright.solver.arrays import ALWAYS, Arrays
-from placewright.solver.audit import audit, checked_point
-from placewright.solver.backends import Report
-from placewright.solver.backends.trace import Trace
-from placewright.solver.bigm import big_m
-from placewright.solver.outcome import Limits, Outcome, Status
-
-__all__ = ["solve"]
+from placewright.solver.arrays import ALWAYS, Arrays, big_m
+from placewright.solver.outcome import Limits, Outcome, Report, Status, Trace, audit, checked_point
 
 NODES_PER_WORK = 200
 """Branch-and-bound nodes that count as one unit of `Limits.work`."""
@@ -46,26 +40,17 @@ _STOPPED = "stopped"
 
 # OPTIMAL and INFEASIBLE are claims; _STOPPED becomes FEASIBLE or NO_SOLUTION.
 _STATUS: dict[highspy.HighsModelStatus, str] = {
-    highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
-    highspy.HighsModelStatus.kModelEmpty: Status.OPTIMAL,
-    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
-    highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
-    highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.UNBOUNDED,
-    highspy.HighsModelStatus.kTimeLimit: _STOPPED,
-    highspy.HighsModelStatus.kIterationLimit: _STOPPED,
-    highspy.HighsModelStatus.kSolutionLimit: _STOPPED,
-    highspy.HighsModelStatus.kInterrupt: _STOPPED,
-    highspy.HighsModelStatus.kHighsInterrupt: _STOPPED,
-    highspy.HighsModelStatus.kMemoryLimit: _STOPPED,
-    highspy.HighsModelStatus.kUnknown: _STOPPED,
-    highspy.HighsModelStatus.kObjectiveBound: Status.FAILED,
-    highspy.HighsModelStatus.kObjectiveTarget: Status.FAILED,
-    highspy.HighsModelStatus.kNotset: Status.FAILED,
-    highspy.HighsModelStatus.kLoadError: Status.FAILED,
-    highspy.HighsModelStatus.kModelError: Status.FAILED,
-    highspy.HighsModelStatus.kPresolveError: Status.FAILED,
-    highspy.HighsModelStatus.kSolveError: Status.FAILED,
-    highspy.HighsModelStatus.kPostsolveError: Status.FAILED,
+    getattr(highspy.HighsModelStatus, f"k{name}"): status
+    for status, names in {
+        Status.OPTIMAL: "Optimal ModelEmpty",
+        Status.INFEASIBLE: "Infeasible",
+        Status.UNBOUNDED: "Unbounded UnboundedOrInfeasible",
+        _STOPPED: "TimeLimit IterationLimit SolutionLimit Interrupt HighsInterrupt MemoryLimit "
+        "Unknown",
+        Status.FAILED: "ObjectiveBound ObjectiveTarget Notset LoadError ModelError PresolveError "
+        "SolveError PostsolveError",
+    }.items()
+    for name in names.split()
 }
 
 
@@ -77,10 +62,7 @@ def solve(
 ) -> Outcome:
     """Solve with HiGHS; row duals come with continuous models that have no conditional rows.
 
-    Raises
-    ------
-    UnsupportedModelError
-        When a conditional row has no finite big-M.
+    Raises UnsupportedModelError if a conditional row has no finite big-M.
     """
     trace = Trace(arrays, report)
     plain = big_m(arrays)

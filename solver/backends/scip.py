@@ -23,14 +23,8 @@ from ortools.math_opt.python.callback import CallbackRegistration
 from ortools.math_opt.python.init_arguments import StreamableSolverInitArguments
 
 from placewright.array_types import Floats
-from placewright.solver.arrays import Arrays
-from placewright.solver.audit import audit, checked_point
-from placewright.solver.backends import Report
-from placewright.solver.backends.trace import Trace
-from placewright.solver.bigm import big_m
-from placewright.solver.outcome import Limits, Outcome, Status
-
-__all__ = ["solve"]
+from placewright.solver.arrays import Arrays, big_m
+from placewright.solver.outcome import Limits, Outcome, Report, Status, Trace, audit, checked_point
 
 NODES_PER_WORK = 20
 """Branch-and-bound nodes that count as one unit of `Limits.work`."""
@@ -65,10 +59,7 @@ def solve(
 ) -> Outcome:
     """Solve with SCIP in one thread.
 
-    Raises
-    ------
-    UnsupportedModelError
-        When a conditional row has no finite big-M.
+    Raises UnsupportedModelError if a conditional row has no finite big-M.
     """
     trace = Trace(arrays, report)
     plain = big_m(arrays)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.instances.converters.support.trace_rounds import TraceJob
-from placewright.rounds.replay.lease_loop import Served
+from placewright.rounds.replay.lease_decider import Served
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ import yaml
 from placewright.cli.commands import app
 from placewright.instances.converters import READ_KINDS
 from placewright.live.serve.app import make_app
-from placewright.live.serve.settings import Settings
+from placewright.live.serve.service import Settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

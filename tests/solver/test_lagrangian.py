@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placewright.solver.lagrangian import (
+from placewright.solver.certify import (
     PRICE_BITS,
     SUM_BITS,
     overflow_safe_scale,

@@ -17,7 +17,7 @@ from placewright.solver import (
     UnsupportedModelError,
     get_backend,
 )
-from placewright.solver.audit import audit
+from placewright.solver.outcome import audit
 
 LIMITS = Limits(20.0, gap=0.0)
 

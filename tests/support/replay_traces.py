@@ -8,8 +8,7 @@ import numpy as np
 
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.rounds.policies.base import GroupPolicy, RoundPolicy
-from placewright.rounds.policies.named import POLICIES
-from placewright.rounds.policies.tenants import QuotaPolicy, TunedPolicy
+from placewright.rounds.policies.named import POLICIES, QuotaPolicy, TunedPolicy
 from placewright.rounds.replay.book import Charge
 from placewright.rounds.replay.spec import ReplaySpec
 

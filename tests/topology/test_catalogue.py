@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from placewright.topology import CATALOGUE
-from placewright.topology.links import Link, from_gigabytes, pcie_mbps
+from placewright.topology.catalogue import Link, from_gigabytes, pcie_mbps
 
 NCCL = Path(__file__).parents[1] / "data" / "nccl"
 GPU_CLASS = "0x0302"

@@ -17,7 +17,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Problem, dem
 from placewright.formulations.plan_messages import near
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model
-from placewright.solver.lagrangian import overflow_safe_scale, round_to_integers
+from placewright.solver.certify import overflow_safe_scale, round_to_integers
 
 # Prefix sums over rows of a sparse grid, without the whole grid in memory.
 

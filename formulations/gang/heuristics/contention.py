@@ -34,8 +34,8 @@ from placewright.formulations.gang.problem.limits import BOTTLENECK, CONTENTION
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import STRANDED, pinned_loads
 from placewright.formulations.session import Session
+from placewright.topology.collectives import NO_LINK_MBPS, uplinks_of
 from placewright.topology.units import WHOLE_GPU
-from placewright.topology.uplinks import NO_LINK_MBPS, uplinks_of
 
 # Loads of the links between domains in a placement, and what moves of groups change.
 

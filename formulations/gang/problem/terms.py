@@ -17,9 +17,14 @@ from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.policy import TaskKind
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
-from placewright.topology.collectives import hub_mbps, nvlink_domains, outermost_link, time_us
+from placewright.topology.collectives import (
+    Uplinks,
+    hub_mbps,
+    nvlink_domains,
+    outermost_link,
+    time_us,
+)
 from placewright.topology.units import WHOLE_GPU
-from placewright.topology.uplinks import Uplinks
 
 # Lower bounds on the time of a gang's collective, by the domains that its tasks are in.
 #

@@ -28,7 +28,7 @@ from placewright.formulations.interleaving.set_packing.columns import (
     with_values,
 )
 from placewright.formulations.session import Session
-from placewright.solver.lagrangian import round_to_integers
+from placewright.solver.certify import round_to_integers
 from placewright.topology.units import MILLION
 
 # Duals of jobs and rows, and the bound that they prove: weak duality in integers.

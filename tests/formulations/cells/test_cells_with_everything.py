@@ -13,7 +13,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine
-from placewright.rounds.plan_bounds import prove_bounds
+from placewright.rounds.solve import prove_bounds
 
 Raw = dict[str, Any]
 TERMS = (

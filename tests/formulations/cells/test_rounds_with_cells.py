@@ -17,8 +17,8 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, R
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
-from placewright.rounds.plan_bounds import prove_bounds
 from placewright.rounds.sections.moves import move_section
+from placewright.rounds.solve import prove_bounds
 
 Raw = dict[str, Any]
 GONE = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)

@@ -7,8 +7,7 @@ import pytest
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.rounds.replay.lease_decider import SHARE, WINDOW_S, AdmissionPrice
-from placewright.rounds.replay.records import Record
+from placewright.rounds.replay.lease_decider import SHARE, WINDOW_S, AdmissionPrice, Record
 from placewright.topology.units import WHOLE_GPU
 
 

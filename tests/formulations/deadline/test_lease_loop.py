@@ -18,7 +18,7 @@ from placewright.instances.documents.plan import Plan, Task
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.verify import verify
-from placewright.rounds.replay.lease_loop import Served, decide_leases
+from placewright.rounds.replay.lease_decider import Served, decide_leases
 from placewright.topology.units import WHOLE_GPU
 
 LENGTH = 100

@@ -23,9 +23,9 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.verify import verify
+from placewright.rounds.deciders.base import Memory
 from placewright.rounds.settings import Settings
 from placewright.rounds.solve import Solve
-from placewright.rounds.state.memory import Memory
 from placewright.solver import InProcess
 
 NAMES = [phase.name for phase in (*run.PHASES, *MIGRATION, *COUNT_SEARCH)]

@@ -16,9 +16,9 @@ from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round
+from placewright.rounds.deciders.base import Memory
 from placewright.rounds.settings import Settings
 from placewright.rounds.solve import Solve
-from placewright.rounds.state.memory import Memory
 from placewright.solver import Arrays, InProcess, Limits, Outcome
 
 

@@ -10,7 +10,7 @@ from benchmarks.slurm_trip import apply, differences, read
 from placewright import solve_round
 from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import DecisionKind
-from placewright.live.watch.slurm_source import SlurmSource
+from placewright.live.watch.slurm import SlurmSource
 
 pytestmark = [
     pytest.mark.slurm,

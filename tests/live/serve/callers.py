@@ -25,7 +25,7 @@ import httpx
 from placewright import verify
 from placewright.instances import parse_round
 from placewright.instances.io.files import parse_plan
-from placewright.solver.usage import usage
+from placewright.solver.process import usage
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "a-token-of-the-tests"

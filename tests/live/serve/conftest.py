@@ -16,7 +16,7 @@ from placewright import load_round
 from placewright.instances.io.files import json_text
 from placewright.live.serve.app import make_app
 from placewright.live.serve.lane import Lane
-from placewright.live.serve.settings import Settings
+from placewright.live.serve.service import Settings
 
 with warnings.catch_warnings():  # newer versions of starlette would rather have another client
     warnings.simplefilter("ignore")

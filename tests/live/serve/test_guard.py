@@ -11,11 +11,9 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from placewright.live.serve.bodies import Bodies, RefusedError
-from placewright.live.serve.guard import MOST_EXTENDING, MOST_REQUESTS, Guard
+from placewright.live.serve.app import MOST_EXTENDING, MOST_REQUESTS, Guard
 from placewright.live.serve.lane import Snapshot
-from placewright.live.serve.service import EXTENDER_MIB, Metrics
-from placewright.live.serve.settings import Settings
+from placewright.live.serve.service import EXTENDER_MIB, Bodies, Metrics, RefusedError, Settings
 
 TOKEN = "a-token-of-the-tests"
 LOCKED = ["/", "/metrics", "/nothing"]
@@ -287,7 +285,7 @@ def test_hostile_text_stays_text_on_the_page(serve, bundled):
 
 def test_a_port_that_is_taken_is_told():
     from placewright import InvalidInputError
-    from placewright.live.serve.run import listen
+    from placewright.live.serve.app import listen
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -89,11 +89,11 @@ def those_of(module):
 
 
 def workers():
-    return those_of("placewright.live.serve.worker")
+    return those_of("placewright.live.serve.questions:work")
 
 
 def solvers():
-    return those_of("placewright.solver.worker")
+    return those_of("placewright.solver.worker:answer")
 
 
 def all_gone(before):

@@ -19,7 +19,7 @@ import pytest
 
 from examples import examples
 from placewright.cli.app import main
-from placewright.live.serve.connections import REQUEST_S
+from placewright.live.serve.app import REQUEST_S
 
 SECONDS, CALLERS = examples(day=3, nightly=10), 50
 GROWTH_MIB = 24

@@ -10,10 +10,8 @@ from fake_api_server import FakeApiServer
 
 from placewright import solve_round
 from placewright.instances.documents.round import Round
-from placewright.live.watch.api_server import ApiServer
-from placewright.live.watch.kubernetes_actor import KubernetesActor
-from placewright.live.watch.kubernetes_source import KubernetesSource
-from placewright.live.watch.reading import SourceError
+from placewright.live.watch.kubernetes import ApiServer, KubernetesActor, KubernetesSource
+from placewright.live.watch.loop import SourceError
 from tests.instances.kubernetes.dumps import node, pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
@@ -98,7 +96,7 @@ def test_a_cut_connection_is_made_again(fake, source):
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("fault", ["refuse", "lie"])
 def test_a_server_without_an_answer_is_named_and_asked_again(fake, source, fault, monkeypatch):
-    monkeypatch.setattr("placewright.live.watch.kubernetes_source.FIRST_LIST_S", 1.0)
+    monkeypatch.setattr("placewright.live.watch.kubernetes.FIRST_LIST_S", 1.0)
     setattr(fake, fault, True)
     with pytest.raises(SourceError, match="503" if fault == "refuse" else "expected"):
         source.read()

@@ -15,20 +15,29 @@ from placewright.instances.derived.slurm_marks import HELD
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
 from placewright.instances.exporters.slurm import Command, State, Step, Steps
 from placewright.instances.io.files import load_plan, parse_round
-from placewright.live.watch import slurm_actor, slurm_source
-from placewright.live.watch.follow import Follower, changes_between
+from placewright.live.watch import slurm
 from placewright.live.watch.loop import (
     DECIDED_AGAIN,
+    FAILURE,
+    HEARTBEAT,
+    METRICS,
     MOST_FAILURES,
     MOST_PATIENCE_S,
+    PATIENCE_S,
+    PLAN,
+    ROUND,
+    Acted,
+    Follower,
     GivenUpError,
     Pace,
+    Reading,
+    Record,
+    Sent,
+    SourceError,
+    changes_between,
     watch,
 )
-from placewright.live.watch.reading import Acted, Reading, SourceError
-from placewright.live.watch.record import FAILURE, HEARTBEAT, METRICS, PLAN, ROUND, Record
-from placewright.live.watch.sent import PATIENCE_S, Sent
-from placewright.live.watch.slurm_actor import SlurmActor
+from placewright.live.watch.slurm import SlurmActor
 
 
 def round_of(now: int = 0, *, healthy: bool = True, **jobs: str | None) -> Round:
@@ -313,9 +322,9 @@ def test_of_the_jobs_that_were_sent_only_those_without_room_are_decided_anew():
 def test_slurm_is_looked_at_again_soon_after_a_job_has_ended(monkeypatch):
     slept: list[float] = []
     answers = iter(["1 RUNNING\n", None, ""])
-    monkeypatch.setattr(slurm_source, "run", lambda *_, timeout_s: (next(answers), ""))
-    monkeypatch.setattr(slurm_source.time, "sleep", slept.append)
-    source = slurm_source.SlurmSource(timeout_s=1, movable=False)
+    monkeypatch.setattr(slurm, "run", lambda *_, timeout_s: (next(answers), ""))
+    monkeypatch.setattr(slurm.time, "sleep", slept.append)
+    source = slurm.SlurmSource(timeout_s=1, movable=False)
     source._probed = "1 RUNNING\n"
     source.wait(40)
     assert slept == [pytest.approx(10)] * 3
@@ -330,10 +339,10 @@ def test_a_job_begins_at_its_time_though_nothing_else_happens(monkeypatch):
     def run(words, timeout_s):
         return {"squeue": said["jobs"], "sinfo": said["nodes"]}.get(words[0]), ""
 
-    monkeypatch.setattr(slurm_source, "run", run)
-    source, begins = slurm_source.SlurmSource(timeout_s=1, movable=False), []
+    monkeypatch.setattr(slurm, "run", run)
+    source, begins = slurm.SlurmSource(timeout_s=1, movable=False), []
     for now in (4990, 5000):
-        monkeypatch.setattr(slurm_source.time, "time", lambda now=now: float(now))
+        monkeypatch.setattr(slurm.time, "time", lambda now=now: float(now))
         begins.append(source.read().round.jobs[0].not_before)
     assert begins == [5000, None]
 
@@ -350,14 +359,14 @@ def test_jobs_are_told_again_why_they_wait_when_more_than_numbers_changed(monkey
         comment = ("scontrol", "update", "jobid=7", f"AdminComment={why[-1]}")
         return Steps([Step("7", "say why 7 waits", State.PENDING, (Command(comment),))])
 
-    monkeypatch.setattr(slurm_actor, "run", run)
-    monkeypatch.setattr(slurm_actor, "slurm_steps", steps)
+    monkeypatch.setattr(slurm, "run", run)
+    monkeypatch.setattr(slurm, "slurm_steps", steps)
     actor = SlurmActor(timeout_s=1, applies=True, comments=False)
     for said in ("has a reservation at 07:00", "has a reservation at 07:01", "job 6 runs"):
         why.append(said)
         assert actor.act(round_of(), Plan(decisions=()), time.monotonic() + 9).undone == ()
     assert written == ["AdminComment=has a reservation at 07:00", "AdminComment=job 6 runs"]
-    monkeypatch.setattr(slurm_actor, "TELLING_S", 0.0)
+    monkeypatch.setattr(slurm, "TELLING_S", 0.0)
     why.append("there was no time to tell")
     assert actor.act(round_of(), Plan(decisions=()), time.monotonic() + 9).undone == ()
     assert len(written) == 2
@@ -376,8 +385,8 @@ def test_a_job_that_was_sent_in_vain_is_left_to_slurm(monkeypatch, asked, then):
         words = ("scontrol", "update", "jobid=7", "ReqNodeList=h1", f"AdminComment=to h1 {asked}")
         return Steps([Step("7", "start 7 on h1", State.PENDING, (Command(words),))])
 
-    monkeypatch.setattr(slurm_actor, "run", run)
-    monkeypatch.setattr(slurm_actor, "slurm_steps", steps)
+    monkeypatch.setattr(slurm, "run", run)
+    monkeypatch.setattr(slurm, "slurm_steps", steps)
     actor = SlurmActor(timeout_s=1, applies=True, comments=False)
     start = Decision(job="7", decision=DecisionKind.START, option=0, tasks=TASKS)
     for _ in range(2):

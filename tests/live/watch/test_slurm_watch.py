@@ -11,11 +11,8 @@ from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_soak import LICENCES, Soak
 from examples import examples
 from placewright.instances.derived.slurm_marks import HELD
-from placewright.live.watch.follow import Follower
-from placewright.live.watch.loop import Pace, watch
-from placewright.live.watch.record import Record
-from placewright.live.watch.slurm_actor import SlurmActor, release_held
-from placewright.live.watch.slurm_source import SlurmSource
+from placewright.live.watch.loop import Follower, Pace, Record, watch
+from placewright.live.watch.slurm import SlurmActor, SlurmSource, release_held
 
 pytestmark = pytest.mark.slurm
 BUSY_S = 6.0
@@ -82,7 +79,7 @@ def follow(lab, folder, monkeypatch, at_start):
 
     for name, value in lab.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("placewright.live.watch.sent.PATIENCE_S", 6.0)
+    monkeypatch.setattr("placewright.live.watch.loop.PATIENCE_S", 6.0)
     with Follower(time_limit=5.0) as follower, pytest.raises(HeldAgainError):
         watch(
             Source(timeout_s=20, movable=False),

@@ -11,7 +11,7 @@ from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import Columns
-from placewright.rounds.policies.lists import FIT_FIRST, SJF, SJG, SJGG, SJU, MeanTimes
+from placewright.rounds.policies.named import FIT_FIRST, SJF, SJG, SJGG, SJU, MeanTimes
 from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop

@@ -8,7 +8,7 @@ from replay_traces import trace_of
 
 from placewright.instances.traces.trace import SECOND
 from placewright.rounds.policies.base import Columns
-from placewright.rounds.policies.lists import GITTINS, Distribution, GittinsQueues
+from placewright.rounds.policies.named import GITTINS, Distribution, GittinsQueues
 from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Loop

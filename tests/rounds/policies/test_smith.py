@@ -7,7 +7,7 @@ import pytest
 
 from placewright.array_types import Ints
 from placewright.rounds.policies.base import Columns, UndeclaredColumnError
-from placewright.rounds.policies.lists import LEAST_US, SMITH, smith_weights
+from placewright.rounds.policies.named import LEAST_US, SMITH, smith_weights
 
 ROWS = {"remaining_us": [0, 4_000_000, 8_000_000], "gpus": [8, 4, 1], "service_us": [5, 6, 7]}
 

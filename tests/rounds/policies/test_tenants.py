@@ -9,7 +9,7 @@ import pytest
 
 from examples import by_day
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
-from placewright.rounds.policies.tenants import (
+from placewright.rounds.policies.named import (
     COUNTERS,
     DRF,
     TenantPolicy,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
-from placewright.rounds.policies.muri import GROUPINGS
+from placewright.rounds.policies.named import GROUPINGS
 from placewright.rounds.replay.book import Charge
 from placewright.rounds.replay.loop import Loop, Outage, random_outages
 from placewright.rounds.replay.measures import Result
@@ -29,7 +29,7 @@ FIRST_S = 100 * 1.33 / 1.015**2
 """When a job of 100 s ends that shares its place: the period of two is that of one, contended."""
 
 
-@pytest.mark.parametrize("policy", GROUPINGS)
+@pytest.mark.parametrize("policy", [one.name for one in GROUPINGS])
 @pytest.mark.parametrize("places", ["free", "kept"])
 def test_two_jobs_take_turns(policy: str, places: str) -> None:
     trace = staged_trace((0, 1, 100, EVEN), (0, 1, 200, EVEN))
@@ -94,7 +94,7 @@ def random_spec(rng: np.random.Generator) -> ReplaySpec:
     by_start = int(charge == "start")
     hosts = ((8,), (8, 8), (4, 4, 8))[int(rng.integers(3))]
     return ReplaySpec(
-        tuple(GROUPINGS)[int(rng.integers(4))],
+        [one.name for one in GROUPINGS][int(rng.integers(4))],
         hosts,
         places=("free", "kept")[int(rng.integers(2))],
         every_s=(None, 7)[int(rng.integers(2))],

@@ -10,7 +10,7 @@ from replay_traces import trace_of
 
 from placewright.instances.traces.trace import NEVER, SECOND, Trace
 from placewright.rounds.policies.base import Columns, ListPolicy, UndeclaredColumnError
-from placewright.rounds.policies.lists import (
+from placewright.rounds.policies.named import (
     EASY,
     EDF,
     FIFO,

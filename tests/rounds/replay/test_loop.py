@@ -12,7 +12,7 @@ from replay_traces import staged_trace, trace_of
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND, Trace
 from placewright.rounds.policies.base import ListPolicy, by_arrival
-from placewright.rounds.policies.lists import LAS, SRTF, ServiceQueues
+from placewright.rounds.policies.named import LAS, SRTF, ServiceQueues
 from placewright.rounds.replay.book import Charge, HostLedger, time_needed, worked
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import Decider, Loop, Outage, Trigger

@@ -21,10 +21,18 @@ from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.regions.executors import open_executor
 from placewright.rounds.replay import round_decider
-from placewright.rounds.replay.files import JOBS, ROUNDS, SAMPLES, SUMMARY, write_outputs
+from placewright.rounds.replay.files import (
+    JOBS,
+    ROUNDS,
+    SAMPLES,
+    SUMMARY,
+    play_all,
+    play_file,
+    specs_of,
+    write_outputs,
+)
 from placewright.rounds.replay.loop import Loop, Outage
 from placewright.rounds.replay.spec import ReplaySpec, play
-from placewright.rounds.replay.sweep import play_all, play_file, specs_of
 
 FILES = (JOBS, SAMPLES, ROUNDS, SUMMARY)
 HOSTS = (8, 8)
@@ -197,7 +205,7 @@ def test_a_sweep_plays_again_what_was_assumed_otherwise(tmp_path: Path) -> None:
 SLOW = """
 import sys
 from placewright.rounds.replay.spec import ReplaySpec
-from placewright.rounds.replay.sweep import play_file
+from placewright.rounds.replay.files import play_file
 play_file(sys.argv[1], ReplaySpec("srsf", (8, 8), stop_s=2), sys.argv[2], save_every_s=0)
 """
 

@@ -17,7 +17,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.speed_models.synergy import CORES
 from placewright.instances.traces.papers import POINTS, SPEEDS
 from placewright.instances.traces.trace import FULL_SPEED, SECOND, Trace
-from placewright.rounds.policies.tenants import SHARES
+from placewright.rounds.policies.named import SHARES
 from placewright.rounds.replay.loop import Loop, random_outages
 from placewright.rounds.replay.policy_lists import points_of
 from placewright.rounds.replay.spec import ReplaySpec, check_replay, play
@@ -108,7 +108,7 @@ def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
     trace = random_trace(rng, sum(hosts))
     trace = replace(trace, extra={SPEEDS: random_speeds(rng, len(trace))})
     spec = ReplaySpec(
-        tuple(SHARES)[seed % len(SHARES)],
+        [one.name for one in SHARES][seed % len(SHARES)],
         hosts,
         places=("kept", "free")[int(rng.integers(2))],
         every_s=(None, 7)[int(rng.integers(2))],
@@ -158,7 +158,7 @@ class KilledError(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("policy", SHARES)
+@pytest.mark.parametrize("policy", [one.name for one in SHARES])
 def test_ten_kills_change_nothing(policy: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     trace = random_trace(rng, 8)

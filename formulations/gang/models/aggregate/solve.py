@@ -335,7 +335,8 @@ def collect_bounds(
 # Core search: branch and bound over the columns of least reduced-cost loss.
 #
 # The core problem of Balas and Zemel (An Algorithm for Large Zero-One Knapsack Problems, Operations
-# Research 28, 1980), with reduced-cost fixing of all other columns; solver/core.py has the theory.
+# Research 28, 1980), with reduced-cost fixing of all other columns; solver/certify.py has the
+# theory.
 
 
 def option_reduced_costs(

@@ -34,8 +34,8 @@ from placewright.formulations.gang.problem.terms import (
     pinned_loads,
     rates_in_place,
 )
+from placewright.topology.collectives import Uplinks, uplinks_of
 from placewright.topology.units import WHOLE_GPU
-from placewright.topology.uplinks import Uplinks, uplinks_of
 
 # Terms of running jobs: what moves cost (`disruption`), `remaining`, and `freed`.
 #
