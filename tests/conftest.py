@@ -1,4 +1,4 @@
-"""What all tests share: the profiles of a run, and helper modules beside them.
+"""What all tests share: the profiles of a run.
 
 `day`, the default, is what the README's command runs: small numbers of examples, without what is
 marked `nightly`; of cases marked `nightly(after=3)` it runs the first three. `nightly` runs all,
@@ -14,12 +14,8 @@ Tests marked `slurm` or `browser` need programs of the distribution. Without the
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
-from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from zlib import crc32
 
 import pytest
@@ -79,20 +75,3 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = chosen
-
-
-@pytest.fixture(scope="session")
-def helper() -> Callable[[str, str], ModuleType]:
-    """`helper(__file__, name)` loads a module beside a file; no folder of tests is a package."""
-
-    def load(beside: str, name: str) -> ModuleType:
-        path = Path(beside).with_name(f"{name}.py")
-        spec = spec_from_file_location(f"{path.parent.name}_{name}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        return module
-
-    return load

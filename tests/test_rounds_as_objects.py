@@ -202,10 +202,8 @@ def mistakes(module: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rou
 
 @pytest.mark.nightly(after=3)
 @pytest.mark.parametrize("name", MODULES)
-def test_every_mistake_is_refused_by_every_entrance_with_the_loaders_words(
-    name, helper, monkeypatch
-):
-    module = helper(str(ROOT / "tests" / "instances" / "x.py"), name)
+def test_every_mistake_is_refused_by_every_entrance_with_the_loaders_words(name, monkeypatch):
+    module = importlib.import_module(f"tests.instances.{name}")
     told = {}
     for round_, text in mistakes(module, monkeypatch):
         told.setdefault(text, round_)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
+from tests import ten_jobs as ten
 
 
-def test_the_page_is_what_explain_says(helper: Callable[[str, str], ModuleType]) -> None:
-    ten = helper(__file__, "ten_jobs")
+def test_the_page_is_what_explain_says() -> None:
     assert ten.PAGE.read_text() == ten.page(), "rewrite it with: python tests/ten_jobs.py"

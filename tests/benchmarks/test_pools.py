@@ -101,6 +101,7 @@ def test_work_lost_and_load_are_those_of_the_options(bits: dict[int, int]) -> No
         assert lost >= pools_storage.fluid_bound(jobs)
 
 
+@pytest.mark.nightly
 def test_no_method_beats_a_bound() -> None:
     chosen = [pools.Case(kind, 32, 0) for kind in pools.KINDS][: examples(day=1, nightly=3)]
     rows = list(pools.run(chosen, quick=True))

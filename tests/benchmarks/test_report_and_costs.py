@@ -88,6 +88,7 @@ def troubled(row) -> list[str]:
     return [words for words in notes if not words.endswith("killed at the limit")]
 
 
+@pytest.mark.nightly
 def test_every_method_decides_a_tiny_round_to_its_known_value(bench, tiny):
     assert [row.method for row in tiny] == METHODS
     (value,) = {row.value for row in tiny}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -29,18 +28,6 @@ from placewright.instances.io.files import load_round, parse_round, write
 from placewright.instances.policies import sense_of
 from placewright.instances.verify import verify
 from placewright.topology import Cluster, State
-
-
-@pytest.fixture(scope="session")
-def promising(helper: Callable[[str, str], ModuleType]) -> ModuleType:
-    """Load the helper module of rounds with promises."""
-    return helper(__file__, "promising")
-
-
-@pytest.fixture(scope="session")
-def regional(helper: Callable[[str, str], ModuleType]) -> ModuleType:
-    """Load the helper module of rounds with regions."""
-    return helper(__file__, "regional")
 
 
 class Result(NamedTuple):

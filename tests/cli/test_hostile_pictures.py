@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -12,10 +11,10 @@ pytest.importorskip("matplotlib")
 
 from placewright.cli.views.gang.facts import occupancy_of
 from placewright.cli.views.picture import draw
+from tests.report import subjects
 
 
-def test_an_svg_of_hostile_names_is_a_picture_and_nothing_else(helper, tmp_path):
-    subjects = helper(str(Path(__file__).parents[1] / "report" / "x"), "subjects")
+def test_an_svg_of_hostile_names_is_a_picture_and_nothing_else(tmp_path):
     round_, plan = subjects.hostile()
     file = tmp_path / "plan.svg"
     draw(occupancy_of(round_, plan), str(file), round_.name, "summary", lambda figure: None)

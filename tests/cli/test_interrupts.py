@@ -17,6 +17,7 @@ from placewright.cli.app import main
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.io import files
 from placewright.instances.io.files import load_plan, write
+from tests.cli import regional
 
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -80,7 +81,7 @@ def test_signals_before_there_is_a_plan_write_nothing_and_say_so(
 
 
 def test_a_plan_that_is_there_when_the_executor_is_closed_is_written(
-    run, monkeypatch, regional, tmp_path, old
+    run, monkeypatch, tmp_path, old
 ):
     round_, plan = regional.fast()
     write(round_, tmp_path / "round.json")

@@ -15,6 +15,7 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import write
 from placewright.report.facts.promises import promises_of
+from tests.cli import promising
 
 
 def chart(round_: Round, plan: Plan) -> Chart:
@@ -29,7 +30,7 @@ def drawn(shown: Chart, width: int = 80) -> list[str]:
     return capture.get().splitlines()
 
 
-def test_a_job_has_a_row_with_its_leases_and_when_it_is_due(promising):
+def test_a_job_has_a_row_with_its_leases_and_when_it_is_due():
     lines = drawn(chart(*promising.small()), 60)
     assert lines[0] == "6 leases of 20m from now; the cluster has 16 GPUs"
     assert [line.rstrip() for line in lines[-7:]] == [
@@ -43,7 +44,7 @@ def test_a_job_has_a_row_with_its_leases_and_when_it_is_due(promising):
     ]
 
 
-def test_the_legend_names_what_is_drawn(promising):
+def test_the_legend_names_what_is_drawn():
     legend = " ".join(" ".join(drawn(chart(*promising.small()))[1:3]).split())
     for kind in Kind:
         assert f" {kind}" in legend
@@ -52,7 +53,7 @@ def test_the_legend_names_what_is_drawn(promising):
     assert "later" not in " ".join(drawn(chart(round_, plan))[1:3])
 
 
-def test_leases_too_many_for_a_line_share_cells_and_none_is_lost(promising):
+def test_leases_too_many_for_a_line_share_cells_and_none_is_lost():
     round_ = promising.document(
         [promising.job("a", 8, 1, (2000, 9)), promising.job("b", 8, 99, (2000, 1))],
         leases={"horizon": 100},
@@ -73,7 +74,7 @@ def test_leases_too_many_for_a_line_share_cells_and_none_is_lost(promising):
     assert all(len(line) <= 60 for line in lines)
 
 
-def test_the_last_lease_is_drawn_until_the_work_is_done(promising):
+def test_the_last_lease_is_drawn_until_the_work_is_done():
     round_ = promising.document(
         [promising.job("a", 8, 1.5, (30, 9)), promising.job("b", 8, 3, (70, 9))]
     )
@@ -90,7 +91,7 @@ def test_the_last_lease_is_drawn_until_the_work_is_done(promising):
     assert "  b           8 ████████████··│" in [line.rstrip() for line in lines]
 
 
-def test_due_times_far_beyond_the_last_lease_do_not_squeeze_the_chart(promising):
+def test_due_times_far_beyond_the_last_lease_do_not_squeeze_the_chart():
     round_ = promising.document([promising.job("a", 8, 4, (900, 9))])
     plan = promising.planned(round_, {}, jobs=[promising.promised("a", 900, 9, 100, [1, 5])])
     shown = chart(round_, plan)
@@ -99,14 +100,14 @@ def test_due_times_far_beyond_the_last_lease_do_not_squeeze_the_chart(promising)
 
 
 @pytest.mark.parametrize("width", [30, 40, 80, 200])
-def test_rows_fit_the_terminal(width, promising):
+def test_rows_fit_the_terminal(width):
     for round_, plan in (promising.small(), promising.many(300)):
         lines = drawn(chart(round_, plan), width)
         assert len(lines) > 8
         assert all(len(line) <= width for line in lines)
 
 
-def test_many_jobs_become_a_stack_of_gpus_by_value(promising):
+def test_many_jobs_become_a_stack_of_gpus_by_value():
     round_, plan = promising.many(320)
     shown = chart(round_, plan)
     assert shown.leases == 21
@@ -123,7 +124,7 @@ def test_many_jobs_become_a_stack_of_gpus_by_value(promising):
     assert any("promises due by time, at most 16 in a cell" in line for line in lines)
 
 
-def test_a_stack_shows_who_is_away_and_best_effort_of_this_lease(promising):
+def test_a_stack_shows_who_is_away_and_best_effort_of_this_lease():
     round_, plan = promising.small()
     shown = chart(round_, plan)
     console = Console(width=80, highlight=False, markup=False)
@@ -139,7 +140,7 @@ def test_a_stack_shows_who_is_away_and_best_effort_of_this_lease(promising):
     assert sum(line.count("+") for line in grid) == 3 * 4
 
 
-def test_hosts_that_are_away_twice_are_counted_once(promising):
+def test_hosts_that_are_away_twice_are_counted_once():
     round_ = promising.document(
         [],
         leases={
@@ -164,14 +165,14 @@ def test_hosts_that_are_away_twice_are_counted_once(promising):
     assert away.tolist() == [8000, 16_000, 16_000, 8000, 8000, 0]
 
 
-def test_times_are_round_and_far_enough_apart(promising):
+def test_times_are_round_and_far_enough_apart():
     shown = chart(*promising.many(320))
     assert ticks(shown, 1) == [1200 * i for i in range(21)]
     assert ticks(shown, 5) == [7200 * i for i in range(4)]
     assert ticks(shown, 100) == [0]
 
 
-def test_a_plan_without_promises_has_a_chart_of_one_lease(promising):
+def test_a_plan_without_promises_has_a_chart_of_one_lease():
     round_ = promising.document([promising.job("batch", 4, 9)])
     plan = promising.planned(round_, {"batch": ("a0", 0, 4)})
     shown = chart(round_, plan)
@@ -181,7 +182,7 @@ def test_a_plan_without_promises_has_a_chart_of_one_lease(promising):
     assert len(drawn(chart(empty, promising.planned(empty, {})))) >= 2
 
 
-def test_where_there_are_no_gpus_only_due_times_are_stacked(promising):
+def test_where_there_are_no_gpus_only_due_times_are_stacked():
     round_ = promising.document(
         [promising.job(f"j{i}", 0, 1, (20 * i + 40, 1)) for i in range(50)],
         cluster={"hosts": [{"name": "a", "gpus": 0}]},
@@ -201,7 +202,7 @@ def test_where_there_are_no_gpus_only_due_times_are_stacked(promising):
 
 
 @pytest.fixture
-def files(tmp_path: Path, promising) -> tuple[Path, Path]:
+def files(tmp_path: Path) -> tuple[Path, Path]:
     paths = tmp_path / "round.json", tmp_path / "plan.json"
     for found, path in zip(promising.small(), paths, strict=True):
         write(found, path)
@@ -232,7 +233,7 @@ def test_the_chart_is_part_of_the_picture(run, files, tmp_path, suffix):
             assert text in first
 
 
-def test_many_jobs_are_a_stack_in_the_picture(run, tmp_path, promising):
+def test_many_jobs_are_a_stack_in_the_picture(run, tmp_path):
     paths = tmp_path / "round.json", tmp_path / "plan.json", tmp_path / "plan.svg"
     for found, path in zip(promising.many(100), paths[:2], strict=True):
         write(found, path)
@@ -242,7 +243,7 @@ def test_many_jobs_are_a_stack_in_the_picture(run, tmp_path, promising):
         assert words in text
 
 
-def test_a_large_round_is_laid_out_by_its_arrays(promising):
+def test_a_large_round_is_laid_out_by_its_arrays():
     round_, plan = promising.many(4000)
     shown = chart(round_, plan)
     assert shown.leases == 251

@@ -11,6 +11,7 @@ from placewright.instances import verify as verification
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, write
+from tests.cli import regional
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 HOSTS = [
@@ -205,7 +206,7 @@ def test_what_is_printed_does_not_change_what_is_written(solved, tmp_path):
         assert load_plan(path) == PLAN
 
 
-def test_where_only_data_is_decided_no_job_is_said_to_wait(run, regional, tmp_path):
+def test_where_only_data_is_decided_no_job_is_said_to_wait(run, tmp_path):
     round_, plan = tmp_path / "round.json", tmp_path / "plan.json"
     write(regional.slow()[0], round_)
     result = run("solve", round_, "-o", plan, "--time-limit", "2s")

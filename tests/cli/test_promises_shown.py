@@ -20,6 +20,7 @@ from placewright.instances.verify import RefusalReasons
 from placewright.report.facts.promises import broken_in, promises_of
 from placewright.report.text import after, intervals
 from placewright.rounds import solve_round
+from tests.cli import promising
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 TIMES = (0, 59, 60, 750, 3599, 3600, 8400, 86_399, 86_400, 273_600, 863_999, 864_000, 2_649_599)
@@ -27,7 +28,7 @@ COLUMNS = ["job", "GPUs", "work", "due", "value", "promised"]
 
 
 @pytest.fixture
-def lost(promising):
+def lost():
     """Return a round that loses a host, and a plan that breaks one promise."""
     return promising.lost()
 
@@ -75,13 +76,13 @@ def test_leases_are_spans_and_names_are_cut():
     ]
 
 
-def test_a_promise_has_its_finish_slack_and_leases(lost, promising):
+def test_a_promise_has_its_finish_slack_and_leases(lost):
     lines = rows(printed(*lost))
     assert ["old", "4", "70", "+1h00", "+1h00", "0s", "0-2", "1/1", "kept"] in lines
     assert ["resnet", "8", "100", "+2h40", "+2h20", "20m", "4-6", "1/1", "new"] in lines
 
 
-def test_a_later_due_time_is_marked(lost, promising):
+def test_a_later_due_time_is_marked(lost):
     lines = rows(printed(*lost))
     assert ["bert", "8", "40", "+2h40", "+1h40", "1h00", "0,4", "2/2", "new"] in lines
 
@@ -98,7 +99,7 @@ def test_a_later_due_time_has_the_colour_that_it_has_in_the_chart(lost, monkeypa
         assert ("\x1b[38;2;153;187;221m" in text) is not bare
 
 
-def test_promises_are_counted_with_what_they_hold(lost, promising):
+def test_promises_are_counted_with_what_they_hold(lost):
     lines = rows(printed(*lost))
     # 8 GPUs in 3 and 2 leases of a third of an hour; 4 GPUs in 3.
     assert ["new", "2", "140", "8", "13.3"] in lines
@@ -107,7 +108,7 @@ def test_promises_are_counted_with_what_they_hold(lost, promising):
     assert ["best", "effort,", "running", "1", "-", "4", "-"] in lines
 
 
-def test_a_broken_promise_comes_first_and_says_why(lost, promising):
+def test_a_broken_promise_comes_first_and_says_why(lost):
     lines = printed(*lost).splitlines()
     assert lines[:4] == [
         "BROKEN: 1 of 2 promises, value 50 lost",
@@ -117,7 +118,7 @@ def test_a_broken_promise_comes_first_and_says_why(lost, promising):
     ]
 
 
-def test_a_promise_broken_for_a_later_one_says_so(lost, promising):
+def test_a_promise_broken_for_a_later_one_says_so(lost):
     round_, plan = lost
     raw = plan.model_dump()
     section = raw["sections"][0]
@@ -132,7 +133,7 @@ def test_a_promise_broken_for_a_later_one_says_so(lost, promising):
     assert ["2/2", "later"] in [line[-2:] for line in rows(text)]
 
 
-def test_a_refused_job_has_an_offer_and_what_stands_in_its_way(lost, promising):
+def test_a_refused_job_has_an_offer_and_what_stands_in_its_way(lost):
     text = " ".join(printed(*lost, 160).split())
     why = "1 of 5 leases have room; held by bert, old and resnet"
     assert f"much 8 +1h40 +3h00 {why}" in text
@@ -159,7 +160,7 @@ def test_best_effort_of_this_lease_is_named(lost):
         ((1, 1, (-1, 9)), "was due 1m ago"),
     ],
 )
-def test_what_stands_in_the_way_is_counted(asks, says, promising):
+def test_what_stands_in_the_way_is_counted(asks, says):
     round_ = promising.document(
         [promising.job("first", 4, 3, (60, 9)), promising.job("asks", *asks)]
     )
@@ -172,7 +173,7 @@ def test_what_stands_in_the_way_is_counted(asks, says, promising):
     assert says in " ".join(printed(round_, plan, 160).split())
 
 
-def test_overhead_readiness_and_another_running_option_shorten_the_window(promising):
+def test_overhead_readiness_and_another_running_option_shorten_the_window():
     slow = {"paces": [{"overhead_s": 600}]}
     late = {"ready": promising.NOW + 1201}
     never = {"paces": [{"overhead_s": 1200}]}
@@ -192,7 +193,7 @@ def test_overhead_readiness_and_another_running_option_shorten_the_window(promis
     assert "no lease is long enough for its overhead" in printed(round_, plan)
 
 
-def test_the_option_that_comes_closest_is_shown(promising):
+def test_the_option_that_comes_closest_is_shown():
     elastic = promising.job("elastic", 4, 6, (60, 9), deadline={"paces": [{}, {"speed": 1900}]})
     elastic["options"].append({"name": "wide", "groups": [{"gpu": 8}]})
     round_ = promising.document(
@@ -225,14 +226,14 @@ def test_the_option_that_comes_closest_is_shown(promising):
 @pytest.mark.parametrize(
     ("finish", "text"), [(3599, "+59m59"), (3601, "+1h01"), (7200, "+2h00"), (864_001, "+10d01h")]
 )
-def test_an_offer_is_no_earlier_than_what_could_be_promised(promising, finish, text):
+def test_an_offer_is_no_earlier_than_what_could_be_promised(finish, text):
     round_ = promising.document([promising.job("late", 8, 1, (1, 9))], leases={"horizon": 900})
     offer = {"option": 0, "at": promising.NOW + finish, "leases": [[0, 1]]}
     plan = promising.planned(round_, {}, refused=[{"job": "late", "offer": offer}])
     assert ["late", "8", "+1m", text] in [line[:4] for line in rows(printed(round_, plan))]
 
 
-def test_capacity_is_counted_by_model_and_by_quota(promising):
+def test_capacity_is_counted_by_model_and_by_quota():
     hosts = [
         {"name": "a0", "gpus": 8, "gpu_model": "H100"},
         {"name": "b0", "gpus": 8, "gpu_model": "A100"},
@@ -263,7 +264,7 @@ def test_capacity_is_counted_by_model_and_by_quota(promising):
     assert found.of("poor", promising.NOW + 3600)[4:6] == (0, 0)
 
 
-def test_many_rows_are_cut(promising):
+def test_many_rows_are_cut():
     round_ = promising.document([promising.job(f"j{i}", 1, 1, (20 * i + 20, 1)) for i in range(50)])
     plan = promising.planned(
         round_,
@@ -321,7 +322,7 @@ def test_a_round_shows_its_deadlines_and_who_is_away(run, lost, tmp_path):
         assert row in lines
 
 
-def test_a_host_that_is_away_now_is_no_free_one(run, tmp_path, promising):
+def test_a_host_that_is_away_now_is_no_free_one(run, tmp_path):
     path = tmp_path / "round.json"
     write(
         promising.document(

@@ -18,6 +18,7 @@ from placewright.instances.generators.geo import generate
 from placewright.instances.io.files import write
 from placewright.instances.verify import verify
 from placewright.report.facts.regions import RegionPlan, region_plan_of, regions_of
+from tests.cli import regional
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 
@@ -37,7 +38,7 @@ def drawn(round_: Round, plan: Plan | None, width: int = 100, **console: object)
 
 
 @pytest.fixture(params=["slow", "fast"])
-def files(request, tmp_path: Path, regional) -> tuple[Path, Path]:
+def files(request, tmp_path: Path) -> tuple[Path, Path]:
     """A round and a plan of each policy."""
     paths = tmp_path / "round.json", tmp_path / "plan.json"
     for found, path in zip(getattr(regional, request.param)(), paths, strict=True):
@@ -46,11 +47,11 @@ def files(request, tmp_path: Path, regional) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("made", ["slow", "fast"])
-def test_the_plans_that_are_drawn_here_are_valid(regional, made):
+def test_the_plans_that_are_drawn_here_are_valid(made):
     assert verify(*getattr(regional, made)()).violations == ()
 
 
-def test_regions_have_a_bar_before_and_after(regional):
+def test_regions_have_a_bar_before_and_after():
     lines = drawn(*regional.slow(), 80)
     assert lines[0] == "Load of regions, GPUs asked over GPUs there"
     assert lines[4:7] == [
@@ -60,7 +61,7 @@ def test_regions_have_a_bar_before_and_after(regional):
     ]
 
 
-def test_a_round_alone_has_what_is_asked_and_how_wide_links_are(regional):
+def test_a_round_alone_has_what_is_asked_and_how_wide_links_are():
     lines = drawn(regional.fast()[0], None)
     assert lines[0] == "Load of regions, GPUs asked over GPUs there"
     assert not any("after" in line for line in lines)
@@ -70,7 +71,7 @@ def test_a_round_alone_has_what_is_asked_and_how_wide_links_are(regional):
     assert lines[-4:-1] == ["  1 east        █ ▒", "  2 south     █   █", "  3 west"]
 
 
-def test_links_are_a_grid_of_the_budgets_that_copies_take(regional):
+def test_links_are_a_grid_of_the_budgets_that_copies_take():
     lines = drawn(*regional.slow())
     assert "Copies over links (1.75 TiB), as a part of their budgets" in lines
     assert lines[-5:-1] == [
@@ -81,13 +82,13 @@ def test_links_are_a_grid_of_the_budgets_that_copies_take(regional):
     ]
 
 
-def test_reads_are_a_grid_of_their_own(regional):
+def test_reads_are_a_grid_of_their_own():
     lines = drawn(*regional.fast())
     assert "Reads over links (512 GiB), as a part of what they carry" in lines
     assert lines[-3] == "  2 south     ·   ░"
 
 
-def test_more_read_than_a_link_carries_stands_out(regional):
+def test_more_read_than_a_link_carries_stands_out():
     round_, plan = regional.fast()
     raw = round_.model_dump()
     raw["geo"]["links"][2]["bandwidth"] = 1
@@ -96,7 +97,7 @@ def test_more_read_than_a_link_carries_stands_out(regional):
     assert lines[-3] == "  2 south     ·   !"
 
 
-def test_a_region_without_gpus_has_a_bar_that_never_ends(regional):
+def test_a_region_without_gpus_has_a_bar_that_never_ends():
     round_, plan = regional.slow()
     raw = round_.model_dump()
     raw["cluster"]["hosts"][0]["healthy"] = False
@@ -107,7 +108,7 @@ def test_a_region_without_gpus_has_a_bar_that_never_ends(regional):
 
 
 @pytest.mark.parametrize("width", [30, 44, 60, 80, 200])
-def test_rows_fit_the_terminal(regional, width):
+def test_rows_fit_the_terminal(width):
     rounds = (regional.slow(), regional.fast(), (regional.slow()[0], None))
     for round_, plan in rounds:
         lines = [line for line in drawn(round_, plan, width) if line.startswith("  ")]
@@ -121,7 +122,7 @@ def test_rows_fit_the_terminal(regional, width):
     )
 
 
-def test_more_regions_than_rows_are_counted(regional, monkeypatch):
+def test_more_regions_than_rows_are_counted(monkeypatch):
     monkeypatch.setattr(chart, "MAX_REGIONS", 2)
     lines = drawn(*regional.slow())
     assert "... and 1 more region" in lines
@@ -129,7 +130,7 @@ def test_more_regions_than_rows_are_counted(regional, monkeypatch):
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_colours_go_with_no_color(regional, monkeypatch, bare):
+def test_colours_go_with_no_color(monkeypatch, bare):
     if bare:
         monkeypatch.setenv("NO_COLOR", "1")
     lines = drawn(*regional.slow(), force_terminal=True, color_system="truecolor")
@@ -151,7 +152,7 @@ def test_show_prints_regions_and_tables(run, files):
     assert "Bandwidth of links" in alone.out
 
 
-def test_a_round_names_its_regions_and_datasets(run, regional, tmp_path):
+def test_a_round_names_its_regions_and_datasets(run, tmp_path):
     round_, _ = regional.fast()
     raw = round_.model_dump()
     raw["geo"]["datasets"][1]["regions"] = ("east", "south")
@@ -236,7 +237,7 @@ def test_thirty_regions_do_not_overlap(seed):
     assert (centres <= [9.0, 7.5] - boxes / 2 + 1e-9).all()
 
 
-def test_regions_far_from_each_other_lie_far_apart(regional):
+def test_regions_far_from_each_other_lie_far_apart():
     raw = regional.slow()[0].model_dump()
     for link in raw["geo"]["links"]:
         link["rtt_us"] = 1000 if "west" not in (link["source"], link["target"]) else 200_000
@@ -247,7 +248,7 @@ def test_regions_far_from_each_other_lie_far_apart(regional):
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_regions_without_times_lie_on_a_circle(count, regional):
+def test_regions_without_times_lie_on_a_circle(count):
     names = [f"r{i}" for i in range(count)]
     round_ = Round.model_validate(
         {

@@ -15,6 +15,7 @@ from placewright.instances.documents.plan import Certificate, Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.report.facts.regions import ChangeKind, RegionPlan, region_plan_of
 from placewright.report.text import gib, load, percent, term_text
+from tests.cli import promising, regional
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -35,12 +36,12 @@ def rows(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_a_round_of_another_policy_has_no_regions(promising):
+def test_a_round_of_another_policy_has_no_regions():
     round_, _ = promising.small()
     assert "region" not in document_text(round_)
 
 
-def test_pending_jobs_are_counted_where_most_of_their_data_is(regional):
+def test_pending_jobs_are_counted_where_most_of_their_data_is():
     facts = facts_of(*regional.slow())
     names = [*facts.regions.names, None]
     counted = {place.job: (names[place.before], names[place.after]) for place in facts.places}
@@ -56,7 +57,7 @@ def test_pending_jobs_are_counted_where_most_of_their_data_is(regional):
     assert facts.after.tolist() == [8000, 3000, 12_000]
 
 
-def test_unhealthy_and_reserved_gpus_are_no_supply(regional):
+def test_unhealthy_and_reserved_gpus_are_no_supply():
     round_, _ = regional.fast()
     raw = round_.model_dump()
     raw["cluster"]["hosts"][1]["healthy"] = False
@@ -65,7 +66,7 @@ def test_unhealthy_and_reserved_gpus_are_no_supply(regional):
     assert regions.gpus.tolist() == [8000, 0, 6000]
 
 
-def test_replicas_are_created_moved_and_dropped_in_order(regional):
+def test_replicas_are_created_moved_and_dropped_in_order():
     facts = facts_of(*regional.slow())
     assert [(c.kind, c.dataset, c.region, c.other) for c in facts.changes] == [
         (ChangeKind.DROPPED, "books", "east", None),
@@ -90,7 +91,7 @@ def test_replicas_are_created_moved_and_dropped_in_order(regional):
         assert row in lines
 
 
-def test_load_storage_and_links_have_a_row_each(regional):
+def test_load_storage_and_links_have_a_row_each():
     lines = rows(printed(*regional.slow()))
     for row in (
         "east 8 22 8 2.75 1.00 0",
@@ -105,7 +106,7 @@ def test_load_storage_and_links_have_a_row_each(regional):
         assert row in lines
 
 
-def test_a_region_short_of_one_model_says_so(regional):
+def test_a_region_short_of_one_model_says_so():
     round_, plan = regional.slow()
     raw = plan.model_dump()
     for home in raw["sections"][0]["homes"]:
@@ -114,7 +115,7 @@ def test_a_region_short_of_one_model_says_so(regional):
     assert "east 8 22 23 2.75 2.88 15" in lines
 
 
-def test_the_hottest_region_comes_with_its_bound(regional):
+def test_the_hottest_region_comes_with_its_bound():
     round_, plan = regional.slow()
     term = TermResult(
         name="hottest", sense="min", value=1000, bound=975.0, proof="certified", certified=975.0
@@ -129,13 +130,13 @@ def test_the_hottest_region_comes_with_its_bound(regional):
     assert f"Hottest region, GPUs asked over GPUs there: {line}\n" in text
 
 
-def test_jobs_that_nothing_can_be_done_for_are_named(regional):
+def test_jobs_that_nothing_can_be_done_for_are_named():
     text = printed(*regional.slow())
     assert "Counted in no region before: 2 jobs asking 5 GPUs, since no region has" in text
     assert "Without a home, since they can run nowhere: orphan asking 4 GPUs" in text
 
 
-def test_reads_over_links_are_counted_and_paid(regional):
+def test_reads_over_links_are_counted_and_paid():
     facts = facts_of(*regional.fast())
     assert facts.remote.tolist() == [0, 0, 512]
     assert facts.cost.tolist() == [12_000_000, 12_000_000, 0]
@@ -150,13 +151,13 @@ def test_reads_over_links_are_counted_and_paid(regional):
     assert "Replicas" not in text
 
 
-def test_a_job_that_waits_for_data_says_when_and_where(regional):
+def test_a_job_that_waits_for_data_says_when_and_where():
     text = printed(*regional.fast())
     assert "Waiting for data: 1 job asking 8 GPUs" in text
     assert "soon 8 west +1h30 web" in rows(text)
 
 
-def test_a_copy_that_is_complete_is_local_under_geo(regional):
+def test_a_copy_that_is_complete_is_local_under_geo():
     round_, plan = regional.fast()
     raw = round_.model_dump()
     raw["geo"]["copying"] = [{"dataset": "books", "region": "west", "ready": regional.NOW}]
@@ -165,7 +166,7 @@ def test_a_copy_that_is_complete_is_local_under_geo(regional):
 
 @pytest.mark.parametrize("made", ["slow", "fast"])
 @pytest.mark.parametrize("width", [40, 80])
-def test_the_whole_plan_fits_a_narrow_terminal(regional, made, width):
+def test_the_whole_plan_fits_a_narrow_terminal(made, width):
     round_, plan = getattr(regional, made)()
     console = Console(width=width, highlight=False, markup=False)
     with console.capture() as capture:
@@ -177,7 +178,7 @@ def test_the_whole_plan_fits_a_narrow_terminal(regional, made, width):
         assert any(line.startswith(title) for line in lines) == (made == "fast"), title
 
 
-def test_long_lists_are_cut_with_a_count(regional):
+def test_long_lists_are_cut_with_a_count():
     names = [f"d{i}" for i in range(30)]
     round_ = regional.document(
         "replicas",
@@ -220,7 +221,7 @@ def test_long_lists_are_cut_with_a_count(regional):
     assert "... and 10 more jobs" in text
 
 
-def test_the_page_shows_what_is_printed(regional):
+def test_the_page_shows_what_is_printed():
     page = [line.strip() for line in PAGE.read_text().splitlines()]
     console = Console(width=100, highlight=False, markup=False)
     with console.capture() as capture:

@@ -11,6 +11,7 @@ from placewright.instances import verify as verification
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_plan, write
+from tests.cli import regional
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_options_reach_the_solver(run, solver, round_file):
 
 
 @pytest.mark.parametrize("where", ["cloud", "local:0", "local:x", "dask://", "dask://here"])
-def test_an_executor_that_cannot_be_is_wrong_usage(run, regional, tmp_path, where):
+def test_an_executor_that_cannot_be_is_wrong_usage(run, tmp_path, where):
     write(regional.fast()[0], tmp_path / "round.json")
     result = run("solve", tmp_path / "round.json", "--executor", where)
     assert (result.code, result.out) == (2, "")

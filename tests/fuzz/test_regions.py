@@ -10,9 +10,9 @@ import pytest
 
 from examples import examples
 from fuzz.small_units import in_small_units
+from tests.formulations.regions import geo_oracle, geo_tiny, replicas_oracle
 
 ROOT = Path(__file__).parents[2]
-GEO = str(ROOT / "tests" / "formulations" / "regions" / "any.py")
 ROUNDS = examples(day=10, nightly=25)
 TERMS = {
     "geo": ("value", "remote_reads", "egress_cost", "gpu_cost"),
@@ -21,14 +21,14 @@ TERMS = {
 
 
 @pytest.fixture(scope="module", params=sorted(TERMS))
-def sides(request, helper):
+def sides(request):
     """A policy, its terms, rounds of it, and both ways to know the values of all plans."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         policy = importlib.import_module("fuzz.policies").POLICIES[request.param]
-        draw = getattr(helper(GEO, "geo_tiny"), request.param)
-        oracle = "geo_oracle" if request.param == "geo" else "replicas_oracle"
-        yield policy, TERMS[request.param], draw, helper(GEO, oracle).vectors
+        draw = getattr(geo_tiny, request.param)
+        oracle = geo_oracle if request.param == "geo" else replicas_oracle
+        yield policy, TERMS[request.param], draw, oracle.vectors
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

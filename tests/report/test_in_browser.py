@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from placewright.report.page import render_report
+from tests.report import subjects
 
 pytestmark = pytest.mark.browser
 
@@ -20,11 +21,6 @@ ARGUMENTS = (
     "--disable-component-update --disable-sync"
 )
 PROBES = Path(__file__).with_name("probes.js").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def subjects(helper):
-    return helper(__file__, "subjects")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +61,7 @@ def show(browser, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def page(show, subjects):
+def page(show):
     return show(render_report(*subjects.solved("quickstart")))
 
 
@@ -174,13 +170,13 @@ def test_everything_that_can_be_used_has_a_name(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_read_in_light_and_dark(show, subjects, scheme):
+def test_texts_can_be_read_in_light_and_dark(show, scheme):
     page = show(render_report(*subjects.solved("quickstart")), color_scheme=scheme)
     assert probe(page, "faint") == []
 
 
 @pytest.mark.nightly
-def test_a_dump_of_64_hosts(show, subjects):
+def test_a_dump_of_64_hosts(show):
     page = show(render_report(*subjects.dumped()))
     assert colours(page) > 5
     assert page.locator("#job-table tbody tr").count() == len(subjects.dumped()[0].jobs)
@@ -188,7 +184,7 @@ def test_a_dump_of_64_hosts(show, subjects):
     assert page.locator("#job-table tbody td.name").all_inner_texts() == ["17"]
 
 
-def test_two_plans(show, subjects):
+def test_two_plans(show):
     round_, plan = subjects.solved("quickstart")
     page = show(render_report(round_, subjects.kept(round_), plan))
     names = page.locator("#states [role=radio]").all_inner_texts()
@@ -208,7 +204,7 @@ def test_two_plans(show, subjects):
 
 @pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("name", ["muri", "chronus", "mast-regions", "mast-replicas", "nvidia-mig"])
-def test_other_policies(show, subjects, name):
+def test_other_policies(show, name):
     page = show(render_report(*subjects.solved(name)))
     assert page.locator("#job-table tbody tr").count() == len(subjects.solved(name)[0].jobs)
     assert page.locator("#map").count() == (name != "mast-replicas")
@@ -225,7 +221,7 @@ def cpu_seconds_to_load(page: Any) -> float:
 
 
 @pytest.mark.nightly
-def test_100_000_gpus(show, subjects):
+def test_100_000_gpus(show):
     page = show(render_report(*subjects.large()))
     assert colours(page) > 20
     assert cpu_seconds_to_load(page) < 1
@@ -240,7 +236,7 @@ def test_100_000_gpus(show, subjects):
     assert colours(page) > 5
 
 
-def test_hostile_names_do_nothing(show, subjects):
+def test_hostile_names_do_nothing(show):
     page = show(render_report(*subjects.hostile()))
     page.locator("#job-table tbody tr").first.click()
     page.locator("#canvas").hover(position={"x": 150, "y": 30})
@@ -252,7 +248,7 @@ def test_hostile_names_do_nothing(show, subjects):
     assert "\u202e" not in page.locator("body").inner_text()
 
 
-def test_a_printed_page_is_light_and_has_all_jobs(show, subjects):
+def test_a_printed_page_is_light_and_has_all_jobs(show):
     page = show(render_report(*subjects.solved("why-jobs-wait")), color_scheme="dark")
     jobs = len(subjects.solved("why-jobs-wait")[0].jobs)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -264,7 +260,7 @@ def test_a_printed_page_is_light_and_has_all_jobs(show, subjects):
     assert len(page.pdf()) > 20_000
 
 
-def test_a_served_page_asks_for_nothing_either(browser, subjects):
+def test_a_served_page_asks_for_nothing_either(browser):
     """Not even for an icon."""
     html = render_report(*subjects.solved("pair")).encode()
     asked = []
@@ -290,7 +286,7 @@ def test_a_served_page_asks_for_nothing_either(browser, subjects):
     assert asked == ["/"]
 
 
-def test_without_script_all_but_map_and_jobs_can_be_read(show, subjects, browser, tmp_path):
+def test_without_script_all_but_map_and_jobs_can_be_read(show, browser, tmp_path):
     file = tmp_path / "plain.html"
     file.write_text(render_report(*subjects.solved("quickstart")), encoding="utf-8")
     context = browser.new_context(java_script_enabled=False)

@@ -14,6 +14,7 @@ import pytest
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.plan import DecisionKind
 from placewright.report.page import embedded, render_report
+from tests.report import subjects
 
 POLICIES = (
     "quickstart",
@@ -62,12 +63,7 @@ def data_of(page: str) -> Any:
     return json.loads(found[1])
 
 
-@pytest.fixture(scope="module")
-def subjects(helper):
-    return helper(__file__, "subjects")
-
-
-def test_the_policy_allows_one_script_and_one_style_and_nothing_from_elsewhere(subjects):
+def test_the_policy_allows_one_script_and_one_style_and_nothing_from_elsewhere():
     page = render_report(*subjects.solved("quickstart"))
     policy = Elements(page).of("meta")[1]["content"]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -85,7 +81,7 @@ def test_the_policy_allows_one_script_and_one_style_and_nothing_from_elsewhere(s
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_policy_has_its_page(subjects, name):
+def test_every_policy_has_its_page(name):
     round_, plan = subjects.solved(name)
     page = render_report(round_, plan)
     text, data = Elements(page).text, data_of(page)
@@ -109,7 +105,7 @@ def test_every_policy_has_its_page(subjects, name):
         )
 
 
-def test_waiting_jobs_stand_by_reason_and_what_was_not_computed_is_said(subjects):
+def test_waiting_jobs_stand_by_reason_and_what_was_not_computed_is_said():
     round_, plan = subjects.solved("quickstart")
     text = Elements(render_report(round_, plan)).text
     assert "What would let them start was not computed" in text
@@ -120,7 +116,7 @@ def test_waiting_jobs_stand_by_reason_and_what_was_not_computed_is_said(subjects
     assert "Any one of these would let it start" in explained
 
 
-def test_a_change_that_helps_nobody_beside_the_plan_says_so(subjects):
+def test_a_change_that_helps_nobody_beside_the_plan_says_so():
     round_, plan = subjects.solved("pools")
     text = " ".join(Elements(render_report(round_, plan, time_limit=60)).text.split())
     assert "from 13,000 to 13,500 (not beside what this plan starts)" in text
@@ -147,7 +143,7 @@ def test_what_fails_of_an_explanation_takes_nothing_else_of_the_page(
     assert "homework" in text
 
 
-def test_caps_have_what_counts_in_them(subjects):
+def test_caps_have_what_counts_in_them():
     round_, plan = subjects.solved("quickstart")
     jobs = tuple(job.model_copy(update={"caps": ("account",)}) for job in round_.jobs)
     cap = Cap(gpus=64, jobs=6)
@@ -157,7 +153,7 @@ def test_caps_have_what_counts_in_them(subjects):
     assert "account 2 jobs 6 jobs, 100 % 6 jobs account 10 GPUs 39.2 GPUs, 61.3 % 64 GPUs" in text
 
 
-def test_two_plans_stand_side_by_side(subjects):
+def test_two_plans_stand_side_by_side():
     round_, plan = subjects.solved("quickstart")
     page = render_report(round_, subjects.kept(round_), plan)
     text = Elements(page).text
@@ -167,27 +163,27 @@ def test_two_plans_stand_side_by_side(subjects):
     assert len(data_of(page)["map"]["states"]) == 3
 
 
-def test_what_the_source_said_and_a_round_cannot_is_listed(subjects):
+def test_what_the_source_said_and_a_round_cannot_is_listed():
     text = Elements(render_report(*subjects.dumped())).text
     for said in ("Read from slurm", "not eligible (PartitionNodeLimit)", "--contiguous"):
         assert said in text
 
 
 @pytest.mark.parametrize("note", ["{", "[]", '{"taken": 1}', "[" * 5000, "1e999", '"' * 7])
-def test_a_bookkeeping_that_is_none_is_shown_as_a_text(subjects, note):
+def test_a_bookkeeping_that_is_none_is_shown_as_a_text(note):
     round_, plan = subjects.solved("quickstart")
     noted = round_.model_copy(update={"annotations": {"bookkeeping": note}})
     assert "Annotations" in Elements(render_report(noted, plan)).text
 
 
-def test_a_plan_without_a_certificate_has_values_and_no_bounds(subjects):
+def test_a_plan_without_a_certificate_has_values_and_no_bounds():
     round_, _ = subjects.solved("quickstart")
     text = Elements(render_report(round_, subjects.kept(round_))).text
     assert "The plan has no certificate" in text
     assert "0 GPU-s" in text
 
 
-def test_hostile_names_are_text_and_nothing_else(subjects):
+def test_hostile_names_are_text_and_nothing_else():
     round_, plan = subjects.solved("quickstart")
     noted = round_.model_copy(update={"annotations": {"note": "plain"}})
     page = render_report(*subjects.hostile())
@@ -210,5 +206,5 @@ def test_json_in_a_script_has_nothing_that_ends_it():
 
 
 @pytest.mark.nightly
-def test_100_000_gpus_take_less_than_a_megabyte(subjects):
+def test_100_000_gpus_take_less_than_a_megabyte():
     assert len(render_report(*subjects.large())) < 1_000_000

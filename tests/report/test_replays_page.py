@@ -22,16 +22,12 @@ from placewright.report.replays import (
 )
 from placewright.rounds.replay.files import compare
 from placewright.rounds.replay.measures import Interval
+from tests.report import replayed
 
 CHROMIUM = "/usr/bin/chromium"
 
 
-@pytest.fixture(scope="module")
-def replayed(helper):
-    return helper(__file__, "replayed")
-
-
-def test_the_policy_of_the_page_allows_its_style_and_no_script(replayed, tmp_path):
+def test_the_policy_of_the_page_allows_its_style_and_no_script(tmp_path):
     page = render_replays(replayed.compared(tmp_path, "fifo", "srsf"))
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -46,7 +42,7 @@ def test_the_policy_of_the_page_allows_its_style_and_no_script(replayed, tmp_pat
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\sstyle=|\son[a-z]+=", page)
 
 
-def test_measures_charts_sizes_tenants_and_assumptions_stand_on_it(replayed, tmp_path):
+def test_measures_charts_sizes_tenants_and_assumptions_stand_on_it(tmp_path):
     found = replayed.compared(tmp_path, "fifo", "srsf", "2d-las")
     page = render_replays(found)
     best = found.groups[1].value("jct_mean_s")
@@ -68,14 +64,14 @@ def test_measures_charts_sizes_tenants_and_assumptions_stand_on_it(replayed, tmp
     assert "paired by seed" not in page
 
 
-def test_over_seeds_there_are_intervals_and_paired_differences(replayed, tmp_path):
+def test_over_seeds_there_are_intervals_and_paired_differences(tmp_path):
     page = render_replays(replayed.compared(tmp_path, "fifo", "srsf", seeds=3))
     assert "Above fifo, paired by seed" in page
     assert " ± " in page
     assert "3 seeds" in page
 
 
-def test_assumptions_that_differ_are_marked(replayed, tmp_path):
+def test_assumptions_that_differ_are_marked(tmp_path):
     one, other = (group.runs[0] for group in replayed.compared(tmp_path, "fifo", "srsf").groups)
     changed = replace(other, card={**other.card, "placer": "best-fit"})
     page = render_replays(compare([one, changed], any_card=True))
@@ -83,7 +79,7 @@ def test_assumptions_that_differ_are_marked(replayed, tmp_path):
     assert '<mark class="differs">srsf<' not in page
 
 
-def test_hostile_names_are_text_and_nothing_else(replayed, tmp_path):
+def test_hostile_names_are_text_and_nothing_else(tmp_path):
     hostile = replayed.HOSTILE
     page = render_replays(replayed.compared(tmp_path, "fifo", "srsf", name=hostile, tenant=hostile))
     plain = render_replays(replayed.compared(tmp_path / "plain", "fifo", "srsf"))
@@ -131,7 +127,7 @@ def test_measures_are_written_in_their_units():
 @pytest.mark.nightly(after=1)
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1400, 500])
-def test_in_chromium_it_asks_for_nothing_and_fits_the_window(replayed, tmp_path: Path, width: int):
+def test_in_chromium_it_asks_for_nothing_and_fits_the_window(tmp_path: Path, width: int):
     from playwright.sync_api import sync_playwright
 
     many = ("fifo", "fit-first", "easy", "sjf", "srtf", "srsf", "2d-las", "qssf", "edf")

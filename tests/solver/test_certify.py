@@ -6,12 +6,8 @@ That they hold on whole rounds with corrupted duals is tried on 400 rounds, and 
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,6 +26,9 @@ from placewright.rounds import solve, solve_round
 from placewright.solver import Arrays, InProcess, Limits, Model, Outcome, Status
 from placewright.solver.backends import highs
 from placewright.solver.certify import certified_bound, multipliers
+from tests.formulations.gang import oracle
+from tests.formulations.gang import oracle_running as moves
+from tests.solver.random_rounds import random_round
 
 ROUNDS = examples(day=120, nightly=400, long=100_000)
 
@@ -128,41 +127,8 @@ def corrupted(rng: np.random.Generator, duals: Floats) -> Floats:
     ][rng.integers(9)]
 
 
-def helper(name: str, path: str) -> ModuleType:
-    spec = spec_from_file_location(name, Path(__file__).parent / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def rounds() -> ModuleType:
-    return helper("random_rounds", "random_rounds.py")
-
-
-@pytest.fixture(scope="module")
-def oracle() -> ModuleType:
-    module = helper("gang_oracle", "../formulations/gang/oracle.py")
-    module.MAX_STATES = 10**6  # one in tens of thousands of these rounds needs more than usual
-    return module
-
-
-@pytest.fixture(scope="module")
-def moves(oracle: ModuleType) -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "gang_oracle", oracle)
-        module = helper("gang_oracle_running", "../formulations/gang/oracle_running.py")
-    module.MAX_WAYS = 10**6  # as above
-    return module
-
-
 @pytest.mark.parametrize("moving", [False, True])
 def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
-    rounds: ModuleType,
-    oracle: ModuleType,
-    moves: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     moving: bool,
 ) -> None:
@@ -173,6 +139,9 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
     patterns would do. In most of them only relaxations are solved, and a round is cheap; where the
     search is honest, the exact model goes on to the later terms.
     """
+    # One in tens of thousands of these rounds needs more than usual.
+    monkeypatch.setattr(oracle, "MAX_STATES", 10**6)
+    monkeypatch.setattr(moves, "MAX_WAYS", 10**6)
     honest, rng, corrupting, early = highs.solve, np.random.default_rng(0), False, False
     searching = False
 
@@ -206,7 +175,7 @@ def test_no_plan_beats_a_certified_bound_however_the_duals_are_corrupted(
     seeds = range(moving, ROUNDS, 2)
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        round_ = rounds.random_round(rng, moving=moving)
+        round_ = random_round(rng, moving=moving)
         corrupting, early, searching = rng.random(3) < [0.3, 0.3, 0.2]
         set_parameters(monkeypatch, "run", max_exact_variables=6000 if rng.random() < 0.3 else -1)
         table = 60_000 if rng.random() < 0.7 else 0

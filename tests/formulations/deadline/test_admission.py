@@ -6,7 +6,6 @@ The profile `long` tries more rounds of each kind.
 from __future__ import annotations
 
 import time
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from placewright.formulations.deadline.problem.problem import (
 from placewright.formulations.deadline.run import AdmissionBound, admit
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.deadline import oracle, tiny
 
 ROUNDS = examples(day=6, nightly=24, long=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
@@ -76,9 +76,7 @@ def check_bounds(problem: Problem, found: Answer, best: Any) -> None:
 @pytest.mark.parametrize(
     ("backend", "every"), [("highs", 1), ("cp-sat", 4), ("cbc", 6), ("scip", 6)]
 )
-def test_tiny_rounds_are_solved_exactly(
-    oracle: ModuleType, tiny: ModuleType, backend: str, every: int
-) -> None:
+def test_tiny_rounds_are_solved_exactly(backend: str, every: int) -> None:
     for seed in range(0, ROUNDS, every):
         for number, kind in enumerate(KINDS):
             for shape in tiny.SHAPES:
@@ -89,9 +87,7 @@ def test_tiny_rounds_are_solved_exactly(
                 check_bounds(problem, found, best)
 
 
-def test_bounds_hold_where_leases_are_only_filled(
-    oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bounds_hold_where_leases_are_only_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, parameters, max_time_indexed_cells=0)
     for seed in range(ROUNDS):
         for number, kind in enumerate(KINDS):
@@ -102,7 +98,7 @@ def test_bounds_hold_where_leases_are_only_filled(
 
 @pytest.mark.parametrize("shape", ["constant", "rising"])
 def test_rows_and_filling_are_exact_for_one_gpu_a_common_start_and_capacity_that_never_falls(
-    oracle: ModuleType, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, shape: str
+    monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
     set_parameters(monkeypatch, parameters, max_time_indexed_cells=0)
     for seed in range(2 * ROUNDS):
@@ -135,7 +131,7 @@ def first_alternatives(problem: Problem) -> Any:
     return alternative
 
 
-def test_what_rows_prove_is_true_at_any_prices(oracle: ModuleType, tiny: ModuleType) -> None:
+def test_what_rows_prove_is_true_at_any_prices() -> None:
     rng = np.random.default_rng(6)
     for seed in range(2 * ROUNDS):
         for number, kind in enumerate(KINDS[:3]):

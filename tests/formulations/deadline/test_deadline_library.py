@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from placewright import Plan, Round, load_round, solve_round, verify
 from placewright.formulations.deadline.problem.compile import compile_admission
 from placewright.instances import verify as verification
 from placewright.instances.documents.plan import DecisionKind
+from tests.formulations.deadline import oracle
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
 TINY = (
@@ -56,7 +56,7 @@ def decisions(name: str) -> dict[str, DecisionKind]:
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_no_promises_are_worth_more_than_the_stated_answer(oracle: ModuleType, name: str) -> None:
+def test_no_promises_are_worth_more_than_the_stated_answer(name: str) -> None:
     best = oracle.best(compile_admission(load(name)).problem)
     answer = stated(name)
     assert (best.broken, best.admitted) == (answer["broken"], answer["admitted"])

@@ -6,7 +6,6 @@ The profile `long` tries more rounds of each kind.
 from __future__ import annotations
 
 import time
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from placewright.formulations.deadline.models.demand_bound import (
 from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.deadline import oracle, tiny
 
 ROUNDS = examples(day=6, nightly=24, long=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
@@ -121,7 +121,7 @@ def schedules(problem: Problem, rng: np.random.Generator) -> Any:
         yield alternative
 
 
-def test_every_schedule_keeps_the_rows_of_any_leases(tiny: ModuleType) -> None:
+def test_every_schedule_keeps_the_rows_of_any_leases() -> None:
     rng = np.random.default_rng(3)
     for seed in range(4 * ROUNDS):
         for number, kind in enumerate(KINDS):
@@ -138,7 +138,7 @@ def test_every_schedule_keeps_the_rows_of_any_leases(tiny: ModuleType) -> None:
                     assert demands.coefficients(row)[alternatives].sum() <= demands.capacity(row)
 
 
-def test_what_breaks_a_window_is_found(tiny: ModuleType) -> None:
+def test_what_breaks_a_window_is_found() -> None:
     rng = np.random.default_rng(4)
     for seed in range(4 * ROUNDS):
         for number, kind in enumerate(KINDS):
@@ -160,9 +160,7 @@ def test_what_breaks_a_window_is_found(tiny: ModuleType) -> None:
                 assert demands.coefficients(row) @ chosen > demands.capacity(row)
 
 
-def test_the_relaxation_is_never_below_the_best_schedule(
-    oracle: ModuleType, tiny: ModuleType
-) -> None:
+def test_the_relaxation_is_never_below_the_best_schedule() -> None:
     for seed in range(ROUNDS):
         for number, kind in enumerate(KINDS[:-1]):
             problem = tiny.problem(1000 * seed + number, tiny.SHAPES[seed % 4], **kind)
@@ -178,7 +176,7 @@ def test_the_relaxation_is_never_below_the_best_schedule(
 
 @pytest.mark.parametrize("shape", ["constant", "rising"])
 def test_choosing_by_rows_is_exact_for_jobs_of_one_gpu_and_capacity_that_never_falls(
-    oracle: ModuleType, tiny: ModuleType, shape: str
+    shape: str,
 ) -> None:
     for seed in range(4 * ROUNDS):
         problem = tiny.problem(seed, shape, gangs=False)

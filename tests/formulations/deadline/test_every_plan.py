@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.report.facts.jobs import moves_of
 from placewright.rounds import prove_bounds
+from tests.formulations.deadline import every_plan, every_promise, small_rounds, written_plan
 
 Raw = dict[str, Any]
 TERMS = ("broken", "admitted", "disruption", "best_effort", "early", "opened")
@@ -24,10 +24,9 @@ def no_worse(term: str, value: float, other: float) -> bool:
     return value <= other if term in LEAST else value >= other
 
 
-def plans_of(helper: Any, raw: Raw) -> tuple[Any, list[Any]]:
+def plans_of(raw: Raw) -> tuple[Any, list[Any]]:
     """The enumeration of a round, and all plans that it has."""
-    promise, plan = helper(__file__, "every_promise"), helper(__file__, "every_plan")
-    every = plan.Every(promise.Promises(raw), promise.Do)
+    every = every_plan.Every(every_promise.Promises(raw), every_promise.Do)
     return every, list(every.plans())
 
 
@@ -49,30 +48,16 @@ def beaten(found: list[Any], plan: Plan) -> list[tuple[str, Any]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def rounds(helper: Any) -> ModuleType:
-    module: ModuleType = helper(__file__, "small_rounds")
-    return module
-
-
-@pytest.fixture(scope="module")
-def writing(helper: Any) -> ModuleType:
-    module: ModuleType = helper(__file__, "written_plan")
-    return module
-
-
 @pytest.mark.parametrize("seed", by_day(range(60), 30))
-def test_the_best_plan_is_found_and_none_beats_a_bound(
-    helper: Any, rounds: ModuleType, writing: ModuleType, seed: int
-) -> None:
-    raw = rounds.round_of(seed)
+def test_the_best_plan_is_found_and_none_beats_a_bound(seed: int) -> None:
+    raw = small_rounds.round_of(seed)
     try:
         round_ = parse_round(as_document(raw))
     except InvalidInputError:
         pytest.skip("it refers to itself wrongly")
-    every, found = plans_of(helper, raw)
+    every, found = plans_of(raw)
     best = choose_alternatives(found)
-    checked = verify(round_, writing.written(every, round_, best))
+    checked = verify(round_, written_plan.written(every, round_, best))
     assert checked.ok, checked.violations
     assert {term: checked.terms[term] for term in TERMS} == best.values
     plan = solve_round(round_, isolation="none", time_limit=5)
@@ -97,14 +82,14 @@ def a_round(hosts: list[Raw], jobs: list[Raw], **leases: Any) -> Raw:
     }
 
 
-def solved(helper: Any, writing: ModuleType, raw: Raw) -> tuple[dict[str, int], Round, Plan]:
+def solved(raw: Raw) -> tuple[dict[str, int], Round, Plan]:
     """What the solver has found, which is the best; and whose best plan is within its bounds."""
     round_ = parse_round(as_document(raw))
-    every, found = plans_of(helper, raw)
+    every, found = plans_of(raw)
     plan = solve_round(round_, isolation="none", time_limit=5)
     assert plan.certificate is not None
     assert not beaten(found, plan)
-    better = writing.written(every, round_, choose_alternatives(found))
+    better = written_plan.written(every, round_, choose_alternatives(found))
     assert verify(round_, better).ok
     for term in prove_bounds(round_, better, time_limit=5):
         assert term.bound is None or no_worse(term.name, term.bound, term.value)
@@ -114,9 +99,7 @@ def solved(helper: Any, writing: ModuleType, raw: Raw) -> tuple[dict[str, int], 
     return values, round_, plan
 
 
-def test_a_running_job_is_preempted_and_goes_on_with_a_faster_option(
-    helper: Any, writing: ModuleType
-) -> None:
+def test_a_running_job_is_preempted_and_goes_on_with_a_faster_option() -> None:
     one = {"groups": [{"gpu": 1000}]}
     old = {
         "name": "old",
@@ -131,14 +114,12 @@ def test_a_running_job_is_preempted_and_goes_on_with_a_faster_option(
     deadline = {"work_s": 600, "due": [{"at": 600, "value": 5}]}
     new = {"name": "new", "options": [one], "deadline": deadline}
     raw = a_round([{"name": "h0", "gpus": 1}], [old, new])
-    values, _, plan = solved(helper, writing, raw)
+    values, _, plan = solved(raw)
     assert (values["broken"], values["admitted"]) == (0, 17)
     assert plan.decisions[0].displaced_by == ("new",)
 
 
-def test_a_job_whose_host_is_away_goes_on_with_another_option(
-    helper: Any, writing: ModuleType
-) -> None:
+def test_a_job_whose_host_is_away_goes_on_with_another_option() -> None:
     job = {
         "name": "j",
         "options": [{"groups": [{"gpu": 1000}]}, {"groups": [{"gpu": 2000, "count": 2}]}],
@@ -153,13 +134,13 @@ def test_a_job_whose_host_is_away_goes_on_with_another_option(
     }
     hosts = [{"name": "h0", "gpus": 2}, {"name": "h1", "gpus": 2}]
     raw = a_round(hosts, [job], outages=[{"host": "h1", "start": 50}])
-    values, round_, plan = solved(helper, writing, raw)
+    values, round_, plan = solved(raw)
     assert values["admitted"] == 21
     (move,) = moves_of({job.name: job for job in round_.jobs}, plan)
     assert move.target == "a host is away"
 
 
-def test_more_hosts_now_may_be_faster_than_the_fewest(helper: Any, writing: ModuleType) -> None:
+def test_more_hosts_now_may_be_faster_than_the_fewest() -> None:
     # Two leases on one host, but one on two hosts: which it is on now.
     job = {
         "name": "j",
@@ -174,11 +155,11 @@ def test_more_hosts_now_may_be_faster_than_the_fewest(helper: Any, writing: Modu
         },
     }
     raw = a_round([{"name": "h0", "gpus": 2}, {"name": "h1", "gpus": 1}], [job])
-    values, _, _ = solved(helper, writing, raw)
+    values, _, _ = solved(raw)
     assert values["admitted"] == 3
 
 
-def test_a_job_gathers_on_one_host_to_be_in_time(helper: Any, writing: ModuleType) -> None:
+def test_a_job_gathers_on_one_host_to_be_in_time() -> None:
     job = {
         "name": "j",
         "options": [{"groups": [{"gpu": 2000, "count": 2}]}],
@@ -192,14 +173,12 @@ def test_a_job_gathers_on_one_host_to_be_in_time(helper: Any, writing: ModuleTyp
         },
     }
     raw = a_round([{"name": "h0", "gpus": 2}, {"name": "h1", "gpus": 4}], [job])
-    values, _, plan = solved(helper, writing, raw)
+    values, _, plan = solved(raw)
     assert values["broken"] == 0
     assert {task.host for task in plan.decisions[0].tasks} == {"h1"}
 
 
-def test_no_promise_is_broken_for_a_new_one_that_only_counts_as_capacity(
-    helper: Any, writing: ModuleType
-) -> None:
+def test_no_promise_is_broken_for_a_new_one_that_only_counts_as_capacity() -> None:
     # By count `old` fits beside the new one: two GPUs of the host that has failed.
     failed = {"name": "h1", "gpus": 2, "healthy": False}
     hosts = [{"name": "h0", "gpus": 3}, failed, {"name": "h2", "gpus": 1}]
@@ -227,7 +206,7 @@ def test_no_promise_is_broken_for_a_new_one_that_only_counts_as_capacity(
             "tasks": [{"host": "h0", "gpus": [2]}, {"index": 1, "host": "h2", "gpus": [0]}]
         },
     }
-    values, _, plan = solved(helper, writing, a_round(hosts, [old, there, new]))
+    values, _, plan = solved(a_round(hosts, [old, there, new]))
     assert (values["broken"], values["admitted"]) == (0, 24)
     (section,) = [section for section in plan.sections if section["kind"] == "leases"]
     assert [entry["job"] for entry in section["jobs"]] == ["old"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from placewright.formulations.deadline.models.demand_bound import feasible_alone
 from placewright.formulations.deadline.problem.problem import NONE, Problem
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.deadline import oracle, tiny
 
 KINDS = ({}, {"releases": True}, {"gangs": False}, {"rows": 2})
 
@@ -40,9 +40,7 @@ def only(problem: Problem, alternatives: Ints) -> Problem:
     )
 
 
-def test_all_chosen_alternatives_are_arranged_where_that_can_be(
-    oracle: ModuleType, tiny: ModuleType
-) -> None:
+def test_all_chosen_alternatives_are_arranged_where_that_can_be() -> None:
     outcomes = []
     for seed in range(120):
         for kind in KINDS:
@@ -63,9 +61,7 @@ def test_all_chosen_alternatives_are_arranged_where_that_can_be(
     assert 50 < sum(outcomes) < len(outcomes) - 50
 
 
-def test_the_best_of_few_alternatives_breaks_no_more_and_admits_most(
-    oracle: ModuleType, tiny: ModuleType
-) -> None:
+def test_the_best_of_few_alternatives_breaks_no_more_and_admits_most() -> None:
     better = 0
     for seed in range(60):
         for kind in KINDS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from placewright.formulations.deadline.heuristics.list_scheduling import (
 )
 from placewright.formulations.deadline.problem.leases import Slack
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from tests.formulations.deadline import oracle, tiny
 
 KINDS: tuple[dict[str, Any], ...] = (
     {},
@@ -52,9 +52,7 @@ def only(problem: Problem, alternative: Ints) -> Problem:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_filled_and_completed_fits_and_promises_nothing_else(
-    tiny: ModuleType, kind: dict[str, Any]
-) -> None:
+def test_what_is_filled_and_completed_fits_and_promises_nothing_else(kind: dict[str, Any]) -> None:
     for seed in range(60):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], **kind)
         alternative = some_alternatives(problem, seed)
@@ -69,9 +67,7 @@ def test_what_is_filled_and_completed_fits_and_promises_nothing_else(
             assert objective(problem, more) >= objective(problem, schedule)
 
 
-def test_single_gpus_that_may_begin_at_once_need_no_repair(
-    tiny: ModuleType, oracle: ModuleType
-) -> None:
+def test_single_gpus_that_may_begin_at_once_need_no_repair() -> None:
     checked = 0
     for seed in range(200):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], gangs=False, jobs=6, horizon=6)
@@ -87,9 +83,7 @@ def test_single_gpus_that_may_begin_at_once_need_no_repair(
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_chains_find_leases_for_single_gpus_whenever_they_begin(
-    tiny: ModuleType, oracle: ModuleType, order: Any
-) -> None:
+def test_chains_find_leases_for_single_gpus_whenever_they_begin(order: Any) -> None:
     checked = 0
     for seed in range(200):
         problem = tiny.problem(
@@ -105,9 +99,7 @@ def test_chains_find_leases_for_single_gpus_whenever_they_begin(
     assert checked > 30
 
 
-def test_promises_of_single_gpus_are_never_lost_for_others(
-    tiny: ModuleType, oracle: ModuleType
-) -> None:
+def test_promises_of_single_gpus_are_never_lost_for_others() -> None:
     for seed in range(200):
         problem = tiny.problem(
             seed, tiny.SHAPES[seed % 4], gangs=False, releases=True, promises=True, jobs=6
@@ -121,7 +113,7 @@ def test_promises_of_single_gpus_are_never_lost_for_others(
         assert list_schedule(problem, alternative).broken(problem) == least, seed
 
 
-def test_nothing_that_fits_is_turned_down_for_want_of_spare_time(tiny: ModuleType) -> None:
+def test_nothing_that_fits_is_turned_down_for_want_of_spare_time() -> None:
     for seed in range(200):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], releases=True, rows=2)
         schedule = complete(problem, nothing(problem))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import ModuleType
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Problem, Sch
 from placewright.formulations.deadline.run import admit
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits
+from tests.formulations.deadline import tiny
 
 HOUR = 3600
 
@@ -34,7 +34,7 @@ def exact(problem: Problem) -> Schedule:
     return time_indexed.read(model, outcome.values)
 
 
-def test_the_first_schedule_breaks_no_more_than_the_last_round_left(tiny: ModuleType) -> None:
+def test_the_first_schedule_breaks_no_more_than_the_last_round_left() -> None:
     better = 0
     for seed in range(150):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, releases=True)

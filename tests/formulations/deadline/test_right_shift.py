@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from placewright.array_types import Ints
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.heuristics.right_shift import right_shift
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from tests.formulations.deadline import tiny
 
 KINDS: tuple[dict[str, Any], ...] = (
     {"gangs": False},
@@ -40,7 +40,7 @@ def least(problem: Problem, alternative: Ints, cost: Ints) -> int:
     return min(states.values())
 
 
-def drawn(tiny: ModuleType, seed: int, kind: dict[str, Any]) -> tuple[Problem, Schedule, Ints]:
+def drawn(seed: int, kind: dict[str, Any]) -> tuple[Problem, Schedule, Ints]:
     """A schedule of a random problem, and costs: what jobs ask, some of it negative."""
     problem = tiny.problem(seed, tiny.SHAPES[seed % 4], jobs=6, **kind)
     rng = np.random.default_rng(seed)
@@ -51,12 +51,10 @@ def drawn(tiny: ModuleType, seed: int, kind: dict[str, Any]) -> tuple[Problem, S
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_current_lease_is_about_as_cheap_as_it_can_be(
-    tiny: ModuleType, kind: dict[str, Any]
-) -> None:
+def test_the_current_lease_is_about_as_cheap_as_it_can_be(kind: dict[str, Any]) -> None:
     dearer = 0
     for seed in range(100):
-        problem, schedule, cost = drawn(tiny, seed, kind)
+        problem, schedule, cost = drawn(seed, kind)
         result = right_shift(problem, schedule, cost)
         assert result.fits(problem)
         assert (result.alternative == schedule.alternative).all()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_round
 from placewright.instances.policies import sense_of, term_of
 from placewright.rounds import prove_bounds
+from tests.formulations.deadline import every_plan, every_promise, small_rounds, written_plan
 
 Raw = dict[str, Any]
 BUNDLED = "strict-promises"
@@ -38,18 +38,6 @@ OTHER_MODELS = {
     "admission and placement": {"max_integrated_columns": -1},
     "master LP": {"max_integrated_columns": -1, "max_time_indexed_cells": 0},
 }
-
-
-@pytest.fixture(scope="module")
-def rounds(helper: Any) -> ModuleType:
-    module: ModuleType = helper(__file__, "small_rounds")
-    return module
-
-
-@pytest.fixture(scope="module")
-def writing(helper: Any) -> ModuleType:
-    module: ModuleType = helper(__file__, "written_plan")
-    return module
 
 
 def with_priorities(raw: Raw, seed: int) -> Raw:
@@ -68,10 +56,9 @@ def lead(values: dict[str, int]) -> list[str]:
     return [term for term in values if term_of(term) in ("broken", "admitted")]
 
 
-def enumerated(helper: Any, raw: Raw) -> tuple[Any, list[Any], Any]:
+def enumerated(raw: Raw) -> tuple[Any, list[Any], Any]:
     """The enumeration, all plans, and one with the best promises, class by class."""
-    promise, plan = helper(__file__, "every_promise"), helper(__file__, "every_plan")
-    every = plan.Every(promise.Promises(raw), promise.Do)
+    every = every_plan.Every(every_promise.Promises(raw), every_promise.Do)
     found = list(every.plans())
 
     def rank(one: Any) -> list[int]:
@@ -96,13 +83,13 @@ def beaten(found: list[Any], plan: Plan) -> list[tuple[str, Any]]:
     ]
 
 
-def check(helper: Any, writing: ModuleType, raw: Raw, backend: str = "highs") -> None:
+def check(raw: Raw, backend: str = "highs") -> None:
     try:
         round_ = parse_round(as_document(raw))
     except InvalidInputError:
         return  # it refers to itself wrongly
-    every, found, best = enumerated(helper, raw)
-    written = writing.written(every, round_, best)
+    every, found, best = enumerated(raw)
+    written = written_plan.written(every, round_, best)
     checked = verify(round_, written)
     assert checked.ok, checked.violations
     assert {term: checked.terms[term] for term in best.values} == best.values
@@ -116,18 +103,14 @@ def check(helper: Any, writing: ModuleType, raw: Raw, backend: str = "highs") ->
 
 
 @pytest.mark.parametrize("backend", SEEDS)
-def test_the_highest_class_is_promised_first(
-    helper: Any, rounds: ModuleType, writing: ModuleType, backend: str
-) -> None:
+def test_the_highest_class_is_promised_first(backend: str) -> None:
     for seed in SEEDS[backend]:
-        check(helper, writing, with_priorities(rounds.round_of(seed), seed), backend)
+        check(with_priorities(small_rounds.round_of(seed), seed), backend)
 
 
 @pytest.mark.parametrize("models", OTHER_MODELS)
 @pytest.mark.parametrize("exact", [True, False])
 def test_no_plan_beats_the_bound_of_a_class_without_the_integrated_model(
-    helper: Any,
-    rounds: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     models: str,
     exact: bool,
@@ -138,12 +121,12 @@ def test_no_plan_beats_the_bound_of_a_class_without_the_integrated_model(
     if not exact:
         monkeypatch.setattr(problem, "MAX_EXACT_SUM", 0)
     for seed in range(60, examples(day=65, nightly=75)):
-        raw = with_priorities(rounds.round_of(seed), seed)
+        raw = with_priorities(small_rounds.round_of(seed), seed)
         try:
             round_ = parse_round(as_document(raw))
         except InvalidInputError:
             continue
-        _, found, _ = enumerated(helper, raw)
+        _, found, _ = enumerated(raw)
         assert not beaten(found, solve_round(round_, isolation="none", time_limit=5))
 
 

@@ -6,7 +6,6 @@ The profile `long` tries more rounds of each kind.
 from __future__ import annotations
 
 import time
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from placewright.formulations.deadline.models import time_indexed
 from placewright.formulations.deadline.problem.problem import Problem, Schedule
 from placewright.formulations.session import Session
 from placewright.solver import InProcess, Limits, Status
+from tests.formulations.deadline import oracle, tiny
 
 ROUNDS = examples(day=6, nightly=24, long=1_000)
 KINDS: tuple[dict[str, Any], ...] = (
@@ -56,9 +56,7 @@ def solved(problem: Problem, backend: str) -> Schedule:
 @pytest.mark.parametrize(
     ("backend", "every"), [("highs", 1), ("cp-sat", 3), ("cbc", 6), ("scip", 6)]
 )
-def test_every_backend_finds_what_enumeration_finds(
-    oracle: ModuleType, tiny: ModuleType, backend: str, every: int
-) -> None:
+def test_every_backend_finds_what_enumeration_finds(backend: str, every: int) -> None:
     for seed in range(0, ROUNDS, every):
         for number, kind in enumerate(KINDS):
             for shape in tiny.SHAPES:
@@ -86,9 +84,7 @@ def single(capacity: list[int], jobs: list[tuple[int, int, int]], first: int = 0
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_jobs_of_one_gpu_need_no_branching(
-    oracle: ModuleType, tiny: ModuleType, kind: dict[str, Any]
-) -> None:
+def test_jobs_of_one_gpu_need_no_branching(kind: dict[str, Any]) -> None:
     for seed in range(ROUNDS):
         problem = tiny.problem(seed, "any", **kind)
         best = oracle.best(problem)

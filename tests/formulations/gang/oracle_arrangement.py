@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
-from gang_oracle import Priorities  # the name under which oracle.py is loaded as a fixture
-
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
+from tests.formulations.gang.oracle import Priorities
 
 MAX_STATES = 6_000
 Vector = tuple[int, ...]

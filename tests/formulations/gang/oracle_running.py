@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
-from gang_oracle import (  # the name under which oracle.py is loaded as a fixture
+from placewright.instances.derived import ranges
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.round import Round
+from tests.formulations.gang.oracle import (
     WHOLE,
     Ask,
     Priorities,
@@ -31,10 +34,6 @@ from gang_oracle import (  # the name under which oracle.py is loaded as a fixtu
     stranded_on,
     take,
 )
-
-from placewright.instances.derived import ranges
-from placewright.instances.documents.job import Job
-from placewright.instances.documents.round import Round
 
 MAX_WAYS = 20_000
 Precedence = tuple[bool, int]  # whether a job is entitled, and its priority

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 from gang_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
@@ -13,6 +11,7 @@ from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle, tiny
 
 BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 STABLE = {
@@ -20,7 +19,7 @@ STABLE = {
 }
 
 
-def plans_of(oracle: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+def plans_of(round_: Round) -> set[tuple[int, ...]]:
     try:
         plans: set[tuple[int, ...]] = oracle.attainable(round_)
     except oracle.TooManyPlansError:
@@ -41,13 +40,11 @@ def values_of(plan: Plan) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 300), ("cp-sat", 120), ("cbc", 60), ("scip", 60)]
 )
-def test_the_exact_model_proves_the_optimum_of_all_plans(
-    oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
-) -> None:
+def test_the_exact_model_proves_the_optimum_of_all_plans(backend: str, examples: int) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.rounds())
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, round_)
+        plans = plans_of(round_)
         plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
         assert verify(round_, plan).ok
         assert values_of(plan) == oracle.optimum(round_, plans)
@@ -69,13 +66,7 @@ def test_the_exact_model_proves_the_optimum_of_all_plans(
     ],
 )
 def test_no_plan_beats_a_bound_of_the_count_model(
-    oracle: ModuleType,
-    tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
-    examples: int,
-    pairs: int,
-    table: int,
+    monkeypatch: pytest.MonkeyPatch, backend: str, examples: int, pairs: int, table: int
 ) -> None:
     """Without a table hosts are counted by sums; without pairs unequal hosts share a class, too."""
     set_parameters(monkeypatch, "models", max_shape_class_pairs=pairs)
@@ -86,7 +77,7 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.rounds())
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, round_)
+        plans = plans_of(round_)
         plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
         assert verify(round_, plan).ok
         assert certificate_of(plan).degraded == ()

@@ -6,7 +6,6 @@ The oracle reads entitlement and shares off the documents by their definition, a
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,13 +26,15 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Limits, Model
+from tests.formulations.gang import oracle, tiny_fair
+from tests.formulations.gang import oracle_running as moves
 
 STABLE: dict[str, Any] = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
 
 
-def plans_of(oracle: ModuleType, moves: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+def plans_of(round_: Round) -> set[tuple[int, ...]]:
     try:
         plans: set[tuple[int, ...]] = moves.attainable_with_moves(round_)
     except oracle.TooManyPlansError:
@@ -51,7 +52,7 @@ def solved(round_: Round, backend: str) -> tuple[Plan, Certificate]:
     return plan, plan.certificate
 
 
-def senses_of(oracle: ModuleType, certificate: Certificate) -> list[int]:
+def senses_of(certificate: Certificate) -> list[int]:
     return [oracle.SENSE[term.name] for term in certificate.terms]
 
 
@@ -61,19 +62,14 @@ def senses_of(oracle: ModuleType, certificate: Certificate) -> list[int]:
     ("backend", "examples"), [("highs", 45), ("cp-sat", 15), ("cbc", 8), ("scip", 8)]
 )
 def test_the_exact_model_proves_the_fairest_of_all_plans(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny_fair: ModuleType,
-    backend: str,
-    examples: int,
-    kind: str,
+    backend: str, examples: int, kind: str
 ) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(getattr(tiny_fair, kind)())
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, moves, round_)
+        plans = plans_of(round_)
         _, certificate = solved(round_, backend)
-        senses = senses_of(oracle, certificate)
+        senses = senses_of(certificate)
         best = max([s * v for s, v in zip(senses, plan, strict=True)] for plan in plans)
         assert [s * t.value for s, t in zip(senses, certificate.terms, strict=True)] == best
         assert certificate.status == "optimal"
@@ -92,9 +88,6 @@ def test_the_exact_model_proves_the_fairest_of_all_plans(
     ],
 )
 def test_no_fair_plan_beats_a_bound_of_the_count_model(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny_fair: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     backend: str,
     examples: int,
@@ -109,7 +102,7 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny_fair.full_rounds() if kind is None else tiny_fair.fair_rounds(**kind))
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, moves, round_)
+        plans = plans_of(round_)
         _, certificate = solved(round_, backend)
         oracle.check_bounds(plans, certificate)
 
@@ -117,9 +110,7 @@ def test_no_fair_plan_beats_a_bound_of_the_count_model(
 
 
 @pytest.mark.nightly
-def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones(
-    moves: ModuleType, tiny_fair: ModuleType
-) -> None:
+def test_entitled_jobs_displace_and_are_never_displaced_by_borrowed_ones() -> None:
     """In exact plans of small rounds, and in plans by displacement with scalarised values."""
     displaced_for_entitled = 0
 

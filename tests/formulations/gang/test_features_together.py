@@ -22,6 +22,7 @@ from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import Arrays, multipliers
+from tests.formulations.gang import tiny
 
 TERMS = ("progress", "entitled", "share", "stranded", "bottleneck", "disruption", "spread")
 SLICED = "A100-SXM4-80GB"
@@ -113,7 +114,7 @@ def _solved(round_: Round) -> Plan:
 @settings(max_examples=tried(80), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_bounds_of_counts_hold_for_exact_plans(
-    data: st.DataObject, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+    data: st.DataObject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     round_ = data.draw(rich_rounds(tiny))
     best = _first_term(_solved(round_))
@@ -131,7 +132,7 @@ def test_bounds_of_counts_hold_for_exact_plans(
 @settings(max_examples=tried(80), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_certified_bounds_hold_whatever_the_duals(
-    data: st.DataObject, seed: int, tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+    data: st.DataObject, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     round_ = data.draw(rich_rounds(tiny))
     best = _first_term(_solved(round_))

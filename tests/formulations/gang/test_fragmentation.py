@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,6 +18,8 @@ from placewright.instances.documents.policy import TaskKind
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle, tiny
+from tests.formulations.gang import oracle_running as moves
 
 STABLE: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
@@ -50,7 +51,7 @@ def with_stranded(draw: st.DrawFn, rounds: st.SearchStrategy[Round]) -> Round:
     return round_
 
 
-def plans_of(oracle: ModuleType, found: Any, round_: Round) -> set[tuple[int, ...]]:
+def plans_of(found: Any, round_: Round) -> set[tuple[int, ...]]:
     try:
         plans: set[tuple[int, ...]] = found(round_)
     except oracle.TooManyPlansError:
@@ -68,13 +69,11 @@ def values_of(plan: Plan) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 80), ("cp-sat", 30), ("cbc", 30), ("scip", 30)]
 )
-def test_the_exact_model_proves_what_is_stranded_least(
-    oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
-) -> None:
+def test_the_exact_model_proves_what_is_stranded_least(backend: str, examples: int) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(with_stranded(tiny.rounds(terms=TERMS[:3], jobs=4)))
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, oracle.attainable, round_)
+        plans = plans_of(oracle.attainable, round_)
         plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
         assert verify(round_, plan).ok
         assert values_of(plan) == oracle.optimum(round_, plans)
@@ -86,13 +85,11 @@ def test_the_exact_model_proves_what_is_stranded_least(
     check()
 
 
-def test_running_jobs_move_where_they_strand_less(
-    oracle: ModuleType, moves: ModuleType, tiny: ModuleType
-) -> None:
+def test_running_jobs_move_where_they_strand_less() -> None:
     @settings(max_examples=tried(50), **STABLE)
     @given(with_stranded(tiny.running_rounds()))
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, moves.attainable_with_moves, round_)
+        plans = plans_of(moves.attainable_with_moves, round_)
         plan = solve_round(round_, gap=0.0, isolation="none")
         assert verify(round_, plan).ok
         assert values_of(plan) == oracle.optimum(round_, plans)
@@ -101,9 +98,7 @@ def test_running_jobs_move_where_they_strand_less(
 
 
 @pytest.mark.parametrize("moving", [False, True])
-def test_no_plan_strands_less_than_the_bound_without_a_solver(
-    oracle: ModuleType, moves: ModuleType, tiny: ModuleType, moving: bool
-) -> None:
+def test_no_plan_strands_less_than_the_bound_without_a_solver(moving: bool) -> None:
     rounds = tiny.running_rounds() if moving else tiny.rounds(terms=TERMS[:3], jobs=4)
     found = moves.attainable_with_moves if moving else oracle.attainable
     tight = 0
@@ -113,7 +108,7 @@ def test_no_plan_strands_less_than_the_bound_without_a_solver(
     def check(round_: Round) -> None:
         nonlocal tight
         at = round_.policy.terms.index("stranded")
-        least = min(plan[at] for plan in plans_of(oracle, found, round_))
+        least = min(plan[at] for plan in plans_of(found, round_))
         bound = stranded_lower_bound(compile_round(round_))
         assert 0 <= bound <= least
         tight += bound == least
@@ -125,11 +120,7 @@ def test_no_plan_strands_less_than_the_bound_without_a_solver(
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("moving", [False, True])
 def test_larger_rounds_have_valid_plans_and_bounds(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    moving: bool,
+    monkeypatch: pytest.MonkeyPatch, moving: bool
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     rounds = tiny.running_rounds() if moving else tiny.rounds(terms=TERMS[:3], jobs=4)
@@ -138,7 +129,7 @@ def test_larger_rounds_have_valid_plans_and_bounds(
     @settings(max_examples=tried(60), **STABLE)
     @given(with_stranded(rounds))
     def check(round_: Round) -> None:
-        plans = plans_of(oracle, found, round_)
+        plans = plans_of(found, round_)
         plan = solve_round(round_, gap=0.0, isolation="none")
         assert verify(round_, plan).ok
         values_of(plan)  # nothing went wrong on the way

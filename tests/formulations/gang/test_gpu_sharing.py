@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from placewright.instances.io.files import load_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, Limits
+from tests.formulations.gang import oracle_sharing as sharing
 
 Raw = dict[str, Any]
 STABLE = {
@@ -131,9 +131,7 @@ def certificate_of(plan: Plan) -> Certificate:
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 60), ("cp-sat", 25), ("cbc", 15), ("scip", 15)]
 )
-def test_the_exact_model_proves_the_optimum_of_all_plans(
-    sharing: ModuleType, backend: str, examples: int
-) -> None:
+def test_the_exact_model_proves_the_optimum_of_all_plans(backend: str, examples: int) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(rounds())
     def check(round_: Round) -> None:
@@ -147,7 +145,7 @@ def test_the_exact_model_proves_the_optimum_of_all_plans(
 
 
 def test_the_count_model_bounds_all_plans_and_its_plans_are_valid(
-    sharing: ModuleType, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=0)
 
@@ -302,9 +300,7 @@ def test_a_gang_of_slices_is_on_as_many_gpus_as_it_needs() -> None:
 
 
 @pytest.mark.parametrize(("name", "best"), [("nvidia-mig", 2709), ("hami-gpumem", 2000)])
-def test_the_bundled_rounds_have_the_answers_that_they_state(
-    sharing: ModuleType, name: str, best: int
-) -> None:
+def test_the_bundled_rounds_have_the_answers_that_they_state(name: str, best: int) -> None:
     assert sharing.optimum(bundled(name)) == (best,)
 
 
@@ -381,9 +377,7 @@ def exact_answer(round_: Round, without: tuple[str, ...] = ()) -> int:
                    job("b", mig="1g.10gb+me", gpu_models=["A100-SXM4-80GB"])]),
     ],
 )  # fmt: skip
-def test_the_exact_model_needs_each_block_of_parts(
-    sharing: ModuleType, block: str, jobs: list[Raw]
-) -> None:
+def test_the_exact_model_needs_each_block_of_parts(block: str, jobs: list[Raw]) -> None:
     round_ = Round.model_validate(
         as_document({"cluster": {"hosts": [A100]}, "jobs": jobs, "policy": {"terms": ["value"]}})
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from examples import examples
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
+from tests.formulations.gang import tiny
 
 STABLE = settings(
     max_examples=examples(day=12, nightly=60),
@@ -59,7 +59,7 @@ def renamed_and_shuffled(round_: Round, seed: int) -> Round:
     return moved
 
 
-def test_names_and_order_change_no_term(tiny: ModuleType) -> None:
+def test_names_and_order_change_no_term() -> None:
     @STABLE
     @given(tiny.rounds(), st.integers(0, 99))
     def check(round_: Round, seed: int) -> None:
@@ -68,7 +68,7 @@ def test_names_and_order_change_no_term(tiny: ModuleType) -> None:
     check()
 
 
-def test_another_host_never_lowers_the_proven_value(tiny: ModuleType) -> None:
+def test_another_host_never_lowers_the_proven_value() -> None:
     @STABLE
     @given(tiny.rounds(terms=("value",)), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
@@ -82,7 +82,7 @@ def test_another_host_never_lowers_the_proven_value(tiny: ModuleType) -> None:
 
 @pytest.mark.nightly
 def test_names_and_order_change_no_bound_of_the_count_model(
-    tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import product
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess, certified_bound, multipliers
+from tests.formulations.gang import oracle
 
 STABLE = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -85,7 +85,7 @@ def menus(draw: st.DrawFn, terms: tuple[str, ...] = ("value",)) -> Round:
     return round_
 
 
-def certificate_of(oracle: ModuleType, round_: Round, **more: Any) -> tuple[Certificate, Any]:
+def certificate_of(round_: Round, **more: Any) -> tuple[Certificate, Any]:
     try:
         plans = oracle.attainable(round_)
     except oracle.TooManyPlansError:
@@ -119,12 +119,7 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     ],
 )
 def test_the_best_options_are_found_and_proven_whatever_the_core(
-    oracle: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
-    examples: int,
-    cells: int,
-    columns: int,
+    monkeypatch: pytest.MonkeyPatch, backend: str, examples: int, cells: int, columns: int
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
     few_at_a_time(monkeypatch, columns)
@@ -133,7 +128,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
     @given(menus())
     def check(round_: Round) -> None:
         assert only_powers_of_two(compile_round(round_))
-        certificate, plans = certificate_of(oracle, round_, backend=backend)
+        certificate, plans = certificate_of(round_, backend=backend)
         assert (certificate.terms[0].value,) == oracle.optimum(round_, plans)
         assert certificate.status == "optimal"
 
@@ -143,7 +138,7 @@ def test_the_best_options_are_found_and_proven_whatever_the_core(
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("cells", "columns"), [(6000, 2000), (6000, 3), (-1, 3)])
 def test_later_terms_are_bounded_with_the_options_left_out(
-    oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, cells: int, columns: int
+    monkeypatch: pytest.MonkeyPatch, cells: int, columns: int
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
     few_at_a_time(monkeypatch, columns)
@@ -151,7 +146,7 @@ def test_later_terms_are_bounded_with_the_options_left_out(
     @settings(max_examples=tried(80), **STABLE)
     @given(menus(("value", "spread", "opened")))
     def check(round_: Round) -> None:
-        certificate, plans = certificate_of(oracle, round_)
+        certificate, plans = certificate_of(round_)
         values = tuple(term.value for term in certificate.terms)
         assert values in plans
         if cells > 0:

@@ -17,6 +17,8 @@ from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from tests.formulations.gang import oracle, tiny
+from tests.formulations.gang import oracle_running as moves
 
 Raw = dict[str, Any]
 MAX_NAMED_PLANS = 400
@@ -64,7 +66,7 @@ def plans(
 
 @pytest.mark.parametrize(("priority", "gain"), [(0, set()), (1, set()), (2, {(3000, 2000)})])
 def test_only_a_strictly_higher_priority_preempts(
-    moves: ModuleType, priority: int, gain: set[tuple[int, int]]
+    priority: int, gain: set[tuple[int, int]]
 ) -> None:
     jobs = [
         job("runs", 2000, ("h", 0, 1), priority=1),
@@ -73,7 +75,7 @@ def test_only_a_strictly_higher_priority_preempts(
     assert plans(moves, [host("h", 2)], jobs, "value", "disruption") == {(0, 0)} | gain
 
 
-def test_nothing_is_preempted_where_no_task_arrives(moves: ModuleType) -> None:
+def test_nothing_is_preempted_where_no_task_arrives() -> None:
     jobs = [
         job("runs", 1000, ("h", 0)),
         job("wants", 1000, value=5000, priority=1, gpu_models=["B"]),
@@ -88,7 +90,7 @@ def test_nothing_is_preempted_where_no_task_arrives(moves: ModuleType) -> None:
     ids=["one host", "each host of a gang"],
 )
 def test_nothing_of_its_own_priority_profits_from_a_preemption(
-    moves: ModuleType, hosts: list[Raw], places: list[Any]
+    hosts: list[Raw], places: list[Any]
 ) -> None:
     jobs = [
         job("runs", 1000 * (3 - len(places)), *places),
@@ -100,7 +102,7 @@ def test_nothing_of_its_own_priority_profits_from_a_preemption(
     assert plans(moves, hosts, jobs, "value") == {0, 3000, 5070 - 2000, 70 - 2000}
 
 
-def test_a_job_that_migrates_may_displace_one_of_lower_priority(moves: ModuleType) -> None:
+def test_a_job_that_migrates_may_displace_one_of_lower_priority() -> None:
     jobs = [job("high", 1000, ("h", 0), priority=1), job("low", 1000, ("i", 0))]
     terms, hosts = ("remaining", "disruption", "value"), [host("h", 1), host("i", 1)]
     assert plans(moves, hosts, jobs, *terms, vacate=["h"]) == {(1000, 0, 0), (0, 2000, -1000)}
@@ -108,7 +110,7 @@ def test_a_job_that_migrates_may_displace_one_of_lower_priority(moves: ModuleTyp
     assert plans(moves, hosts, jobs, *terms, vacate=["h"]) == {(1000, 0, 0)}
 
 
-def test_tasks_that_shift_onto_the_gpus_of_a_lower_job_displace_it(moves: ModuleType) -> None:
+def test_tasks_that_shift_onto_the_gpus_of_a_lower_job_displace_it() -> None:
     high = job("high", 1000, ("h", 0), ("i", 0), priority=1)
     jobs, hosts = [high, job("low", 1000, ("h", 1))], [host("h", 2), host("i", 1)]
     assert plans(moves, hosts, jobs, "value") == {0, -1000}
@@ -119,7 +121,7 @@ def test_tasks_that_shift_onto_the_gpus_of_a_lower_job_displace_it(moves: Module
     assert plans(moves, hosts, jobs, "value") == {0, -1000, 4000}
 
 
-def test_a_group_displaces_where_only_another_group_of_its_job_was(moves: ModuleType) -> None:
+def test_a_group_displaces_where_only_another_group_of_its_job_was() -> None:
     high = job("high", 1000, ("h", 0), priority=1)
     high["options"][0]["groups"].append({"gpu": 0.5})
     high["running"]["tasks"].append({"group": 1, "host": "i", "gpus": [0]})
@@ -127,7 +129,7 @@ def test_a_group_displaces_where_only_another_group_of_its_job_was(moves: Module
     assert plans(moves, hosts, jobs, "value") == {0, -500}
 
 
-def test_two_jobs_may_swap_their_places(moves: ModuleType) -> None:
+def test_two_jobs_may_swap_their_places() -> None:
     jobs = [
         job("a", 1000, ("h", 0), checkpoint=7, restart_s=2),
         job("b", 1000, ("i", 0), migrate_cost=300, checkpoint=0),
@@ -138,9 +140,7 @@ def test_two_jobs_may_swap_their_places(moves: ModuleType) -> None:
     assert plans(moves, [host("h", 1), host("i", 1)], jobs, "disruption") == {0}
 
 
-def test_stopping_costs_the_work_lost_since_the_checkpoint_or_the_start_and_the_restart(
-    moves: ModuleType,
-) -> None:
+def test_stopping_costs_the_work_lost_since_the_checkpoint_or_the_start_and_the_restart() -> None:
     def costs(**running: Any) -> set[int]:
         jobs = [
             job("runs", 2000, ("h", 0, 1), **running),
@@ -168,12 +168,12 @@ def test_stopping_costs_the_work_lost_since_the_checkpoint_or_the_start_and_the_
     ids=["no other GPU", "other GPU", "all GPUs", "one GPU in common", "shares", "no GPU"],
 )
 def test_a_task_may_move_to_other_gpus_of_its_host(
-    moves: ModuleType, gpus: int, running: Raw, costs: set[int]
+    gpus: int, running: Raw, costs: set[int]
 ) -> None:
     assert plans(moves, [host("h", gpus)], [running], "disruption") == costs
 
 
-def test_a_drained_host_keeps_what_fits_nowhere_else(moves: ModuleType) -> None:
+def test_a_drained_host_keeps_what_fits_nowhere_else() -> None:
     jobs = [job("big", 3000, ("h", 0, 1, 2)), job("small", 1000, ("h", 3))]
     found = plans(
         moves, [host("h", 4), host("i", 2)], jobs, "remaining", "disruption", vacate=["h"]
@@ -181,7 +181,7 @@ def test_a_drained_host_keeps_what_fits_nowhere_else(moves: ModuleType) -> None:
     assert found == {(4000, 0), (3000, 1000)}
 
 
-def test_only_the_tasks_that_move_cost_their_gpus(moves: ModuleType) -> None:
+def test_only_the_tasks_that_move_cost_their_gpus() -> None:
     jobs = [job("gang", 1000, ("h", 0), ("i", 0), restart_s=3)]
     found = plans(
         moves, [host("h", 2), host("i", 2)], jobs, "remaining", "disruption", vacate=["h"]
@@ -190,16 +190,14 @@ def test_only_the_tasks_that_move_cost_their_gpus(moves: ModuleType) -> None:
     assert found == {(1000, 0), (0, one), (1000, one), (0, both)}
 
 
-def test_no_task_of_a_migrated_job_stays_on_a_failed_host(moves: ModuleType) -> None:
+def test_no_task_of_a_migrated_job_stays_on_a_failed_host() -> None:
     jobs = [job("gang", 1000, ("h", 0), ("i", 0))]
     hosts = [host("h", 1, healthy=False), host("i", 1), host("j", 1)]
     found = plans(moves, hosts, jobs, "remaining", "disruption", vacate=["h"])
     assert found == {(1000, 0), (0, 1000), (0, 2000)}
 
 
-def test_the_tasks_that_stay_and_those_that_move_share_the_required_domain(
-    moves: ModuleType,
-) -> None:
+def test_the_tasks_that_stay_and_those_that_move_share_the_required_domain() -> None:
     hosts = [host("h", 2, parent="a"), host("i", 2, parent="b")]
     together, apart = [("h", 0), ("h", 1)], [("h", 0), ("i", 0)]
     gang = job("gang", 1000, *together)
@@ -210,7 +208,7 @@ def test_the_tasks_that_stay_and_those_that_move_share_the_required_domain(
     assert plans(moves, hosts, [gang], "disruption") == {0}
 
 
-def test_spread_and_proximity_count_a_migrated_job_as_a_whole(moves: ModuleType) -> None:
+def test_spread_and_proximity_count_a_migrated_job_as_a_whole() -> None:
     hosts = [host("h", 2, parent="a"), host("i", 1, parent="b")]
     gang = job("gang", 1000, ("h", 0), ("i", 0))
     assert plans(moves, hosts, [gang], "disruption", "spread", "proximity") == {
@@ -222,7 +220,7 @@ def test_spread_and_proximity_count_a_migrated_job_as_a_whole(moves: ModuleType)
     }
 
 
-def test_opened_and_leftover_look_at_hosts_where_a_moved_task_arrives(moves: ModuleType) -> None:
+def test_opened_and_leftover_look_at_hosts_where_a_moved_task_arrives() -> None:
     found = plans(
         moves,
         [host("h", 2), host("i", 4)],
@@ -241,7 +239,7 @@ def test_opened_and_leftover_look_at_hosts_where_a_moved_task_arrives(moves: Mod
     ],
 )
 def test_freed_is_net_of_domains_opened_and_of_disruption(
-    moves: ModuleType, level: str, racks: str, values: set[int]
+    level: str, racks: str, values: set[int]
 ) -> None:
     hosts = [host("h", 2, parent=racks[0]), host("i", 1, parent=racks[1])]
     freeing = {"level": level, "gpu_worth_s": 5}
@@ -259,9 +257,7 @@ def test_freed_is_net_of_domains_opened_and_of_disruption(
     ],
     ids=["all used", "lowered meanwhile", "more than was held", "room for both"],
 )
-def test_preemption_gives_back_its_quota(
-    moves: ModuleType, quota: int, asked: int, values: set[int]
-) -> None:
+def test_preemption_gives_back_its_quota(quota: int, asked: int, values: set[int]) -> None:
     jobs = [
         job("runs", 2000, ("h", 0, 1), tenant="red"),
         job("wants", asked, value=5000, priority=1, tenant="red"),
@@ -281,18 +277,14 @@ def test_preemption_gives_back_its_quota(
     ],
     ids=["reserved GPUs", "reserved host", "vacated host", "failed host"],
 )
-def test_nothing_arrives_on_what_is_kept_out_of_the_round(
-    moves: ModuleType, healthy: bool, more: Raw
-) -> None:
+def test_nothing_arrives_on_what_is_kept_out_of_the_round(healthy: bool, more: Raw) -> None:
     terms = ("value", "disruption", *(["remaining"] if "vacate" in more else []))
     jobs = [job("runs", 1000, ("h", 0)), job("wants", 1000, value=5000)]
     found = plans(moves, [host("h", 3, healthy=healthy)], jobs, *terms, **more)
     assert {vector[:2] for vector in found} == {(0, 0)}
 
 
-def test_pinned_jobs_make_it_the_oracle_of_jobs_that_stay(
-    oracle: ModuleType, moves: ModuleType, tiny: ModuleType
-) -> None:
+def test_pinned_jobs_make_it_the_oracle_of_jobs_that_stay() -> None:
     @settings(max_examples=60, **STABLE)
     @given(tiny.rounds())
     def check(round_: Round) -> None:
@@ -343,9 +335,7 @@ def named_decisions(round_: Round, job_: Job) -> list[Raw]:
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("preset", [None, "drain", "defragment", "minimal_victims"])
-def test_its_plans_are_those_that_verify_accepts(
-    moves: ModuleType, tiny: ModuleType, preset: str | None
-) -> None:
+def test_its_plans_are_those_that_verify_accepts(preset: str | None) -> None:
     """Among all that can be written down, but for the order of moves."""
 
     @settings(max_examples=examples(day=5, nightly=30), **STABLE)
@@ -365,9 +355,7 @@ def test_its_plans_are_those_that_verify_accepts(
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("preset", [None, "drain", "hot_swap", "defragment", "minimal_victims"])
-def test_in_many_of_the_rounds_some_job_has_to_move_or_stop(
-    oracle: ModuleType, moves: ModuleType, tiny: ModuleType, preset: str | None
-) -> None:
+def test_in_many_of_the_rounds_some_job_has_to_move_or_stop(preset: str | None) -> None:
     better = []
 
     @settings(max_examples=examples(day=8, nightly=80), **STABLE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +12,7 @@ from placewright.formulations.gang.placement.greedy import fill_greedily
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.round import Round
+from tests.formulations.gang import tiny
 
 STABLE: dict[str, Any] = {
     "suppress_health_check": [HealthCheck.too_slow],
@@ -37,7 +37,7 @@ def all_of(placement: Placement) -> dict[str, Any]:
     }
 
 
-def test_stopped_jobs_that_restart_leave_nothing_behind(tiny: ModuleType) -> None:
+def test_stopped_jobs_that_restart_leave_nothing_behind() -> None:
     @settings(max_examples=tried(80), **STABLE)
     @given(tiny.running_rounds(), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
@@ -57,9 +57,7 @@ def test_stopped_jobs_that_restart_leave_nothing_behind(tiny: ModuleType) -> Non
     check()
 
 
-def test_a_cleared_placement_with_all_jobs_restarted_is_that_of_the_round(
-    tiny: ModuleType,
-) -> None:
+def test_a_cleared_placement_with_all_jobs_restarted_is_that_of_the_round() -> None:
     @settings(max_examples=tried(60), **STABLE)
     @given(tiny.running_rounds())
     def check(round_: Round) -> None:
@@ -73,7 +71,7 @@ def test_a_cleared_placement_with_all_jobs_restarted_is_that_of_the_round(
     check()
 
 
-def test_a_question_or_a_reopened_host_changes_nothing(tiny: ModuleType) -> None:
+def test_a_question_or_a_reopened_host_changes_nothing() -> None:
     @settings(max_examples=tried(80), **STABLE)
     @given(tiny.running_rounds(), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
@@ -94,7 +92,7 @@ def test_a_question_or_a_reopened_host_changes_nothing(tiny: ModuleType) -> None
     check()
 
 
-def test_a_stopped_job_fits_in_place_until_another_takes_what_it_had(tiny: ModuleType) -> None:
+def test_a_stopped_job_fits_in_place_until_another_takes_what_it_had() -> None:
     answers = []
 
     @settings(max_examples=tried(120), **STABLE)

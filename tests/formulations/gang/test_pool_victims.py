@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.rounds.displacement.victims import lawful_in
+from tests.formulations.gang import oracle, oracle_pools
 
 Raw = dict[str, Any]
 WATTS: Raw = {"resource": "watts", "level": "rack"}
@@ -124,9 +124,7 @@ CASES: dict[str, tuple[dict[str, int], list[Raw], list[Raw], int]] = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("backend", ["highs", "cp-sat"])
-def test_preemption_for_pools(
-    oracle: ModuleType, oracle_pools: ModuleType, backend: str, name: str
-) -> None:
+def test_preemption_for_pools(backend: str, name: str) -> None:
     gpus, pools, jobs, value = CASES[name]
     round_ = round_of(gpus, pools, jobs)
     plans = oracle_pools.PoolOracle(round_).attainable()

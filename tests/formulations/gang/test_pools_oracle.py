@@ -16,6 +16,7 @@ from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle, oracle_pools, tiny_pools
 
 STABLE: dict[str, Any] = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -46,7 +47,7 @@ def solved(round_: Round, backend: str) -> Certificate:
     ("backend", "number"), [("highs", 40), ("cp-sat", 30), ("cbc", 15), ("scip", 15)]
 )
 def test_the_exact_model_proves_the_optimum_of_all_plans_with_pools(
-    oracle: ModuleType, oracle_pools: ModuleType, tiny_pools: ModuleType, backend: str, number: int
+    backend: str, number: int
 ) -> None:
     @settings(max_examples=examples(day=max(4, number // 3), nightly=number, long=1000), **STABLE)
     @given(st.booleans().flatmap(lambda moves: tiny_pools.pool_rounds(moves=moves)))
@@ -66,7 +67,7 @@ def test_the_exact_model_proves_the_optimum_of_all_plans_with_pools(
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", ["highs", "cp-sat"])
 def test_what_a_job_that_moves_leaves_of_a_full_pool_is_for_those_above_the_victim(
-    oracle: ModuleType, oracle_pools: ModuleType, tiny_pools: ModuleType, backend: str
+    backend: str,
 ) -> None:
     # In 6 of the first 30 rounds a better plan would give it to others.
     for seed in range(100, 100 + examples(day=10, nightly=30, long=1000)):
@@ -83,13 +84,7 @@ def test_what_a_job_that_moves_leaves_of_a_full_pool_is_for_those_above_the_vict
     ("pairs", "table", "number"), [(8000, 60_000, 40), (8000, 0, 20), (0, 0, 20)]
 )
 def test_no_plan_with_pools_beats_a_bound_of_the_count_model(
-    oracle: ModuleType,
-    oracle_pools: ModuleType,
-    tiny_pools: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    pairs: int,
-    table: int,
-    number: int,
+    monkeypatch: pytest.MonkeyPatch, pairs: int, table: int, number: int
 ) -> None:
     set_parameters(monkeypatch, "models", max_shape_class_pairs=pairs)
     set_parameters(monkeypatch, "models", max_host_table_entries=table)

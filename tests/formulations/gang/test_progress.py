@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +22,8 @@ from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle, tiny
+from tests.formulations.gang import oracle_running as moves
 
 STEP = 1000
 """More than the progress of all jobs of a tiny round together, twice."""
@@ -76,7 +77,7 @@ def combined(round_: Round) -> Round:
     return round_.model_copy(update={"jobs": jobs, "policy": policy})
 
 
-def all_plans(oracle: ModuleType, enumerate_: Any, round_: Round) -> set[tuple[int, ...]]:
+def all_plans(enumerate_: Any, round_: Round) -> set[tuple[int, ...]]:
     """The terms of every plan, in the policy's order, from those of the combined round."""
     joint = combined(round_)
     try:
@@ -101,9 +102,7 @@ def solved(round_: Round, backend: str) -> Certificate:
     return plan.certificate
 
 
-def check_optimum(
-    oracle: ModuleType, plans: set[tuple[int, ...]], round_: Round, back: str
-) -> None:
+def check_optimum(plans: set[tuple[int, ...]], round_: Round, back: str) -> None:
     certificate = solved(round_, back)
     assert tuple(t.value for t in certificate.terms) == oracle.optimum(round_, plans)
     assert certificate.status == "optimal"
@@ -114,13 +113,13 @@ def check_optimum(
     ("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10), ("scip", 10)]
 )
 def test_the_optimum_of_value_and_progress_is_that_of_all_plans(
-    oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
+    backend: str, examples: int
 ) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(with_progress(tiny.rounds(jobs=4)))
     def check(round_: Round) -> None:
-        plans = all_plans(oracle, oracle.attainable, round_)
-        check_optimum(oracle, plans, round_, backend)
+        plans = all_plans(oracle.attainable, round_)
+        check_optimum(plans, round_, backend)
 
     check()
 
@@ -129,14 +128,12 @@ def test_the_optimum_of_value_and_progress_is_that_of_all_plans(
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 20), ("cp-sat", 8), ("cbc", 5), ("scip", 5)]
 )
-def test_progress_of_preempted_jobs_is_lost(
-    oracle: ModuleType, moves: ModuleType, tiny: ModuleType, backend: str, examples: int
-) -> None:
+def test_progress_of_preempted_jobs_is_lost(backend: str, examples: int) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(with_progress(tiny.running_rounds()))
     def check(round_: Round) -> None:
-        plans = all_plans(oracle, moves.attainable_with_moves, round_)
-        check_optimum(oracle, plans, round_, backend)
+        plans = all_plans(moves.attainable_with_moves, round_)
+        check_optimum(plans, round_, backend)
 
     check()
 
@@ -147,14 +144,7 @@ def test_progress_of_preempted_jobs_is_lost(
     ("backend", "examples", "table"), [("highs", 25, 60_000), ("highs", 15, 0), ("cbc", 5, 60_000)]
 )
 def test_no_plan_beats_a_bound_of_the_count_model_on_progress(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
-    examples: int,
-    table: int,
-    running: bool,
+    monkeypatch: pytest.MonkeyPatch, backend: str, examples: int, table: int, running: bool
 ) -> None:
     """Without a table hosts are counted by sums."""
     set_parameters(monkeypatch, "models", max_shape_class_pairs=8000 * (table > 0))
@@ -167,7 +157,7 @@ def test_no_plan_beats_a_bound_of_the_count_model_on_progress(
     @settings(max_examples=tried(examples), **STABLE)
     @given(with_progress(rounds))
     def check(round_: Round) -> None:
-        plans = all_plans(oracle, enumerate_, round_)
+        plans = all_plans(enumerate_, round_)
         certificate = solved(round_, backend)
         oracle.check_bounds(plans, certificate)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.rounds.sections.reasons import TESTS
+from tests.formulations.gang import oracle, tiny
 
 Raw = dict[str, Any]
 
@@ -173,7 +173,7 @@ def test_a_job_of_higher_priority_that_is_worth_less_was_not_chosen() -> None:
     assert reasons([host("h0")], jobs) == {"low": Reason.DISPLACED_BY_PRIORITY}
 
 
-def quota_left(oracle: ModuleType, round_: Round, plan: Plan, job_: Any) -> Any:
+def quota_left(round_: Round, plan: Plan, job_: Any) -> Any:
     """What a plan that starts jobs only leaves of the quota of a job's tenant."""
     jobs = {each.name: each for each in round_.jobs}
     left = oracle.quotas_of(round_)[job_.tenant]
@@ -223,7 +223,7 @@ def started_above(round_: Round, plan: Plan, priority: int) -> Round:
     return Round.model_validate(raw)
 
 
-def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None:
+def test_each_reason_given_is_true() -> None:
     seen = set()
 
     @settings(
@@ -245,7 +245,7 @@ def test_each_reason_given_is_true(oracle: ModuleType, tiny: ModuleType) -> None
                 hosts = oracle.hosts_of(started_above(round_, plan, job_.priority))
             else:
                 if reason is Reason.QUOTA:
-                    left = quota_left(oracle, round_, plan, job_)
+                    left = quota_left(round_, plan, job_)
                     menus = [oracle.menu(round_, job_, option) for option in job_.options]
                     assert all(oracle.take(left, menu.takes) is None for menu in menus)
                 continue

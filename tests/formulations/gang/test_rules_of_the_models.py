@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,8 @@ from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.solver import Arrays, InProcess, Limits, Model, Status
+from tests.formulations.gang import oracle
+from tests.formulations.gang import oracle_running as moves
 
 Raw = dict[str, Any]
 
@@ -235,9 +236,7 @@ def answer(round_: Round, without: tuple[str, ...] = ()) -> tuple[int, ...]:
     return tuple(values)
 
 
-def beats(
-    oracle: ModuleType, terms: tuple[str, ...], one: tuple[int, ...], other: tuple[int, ...]
-) -> bool:
+def beats(terms: tuple[str, ...], one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     senses = [oracle.SENSE[term] for term in terms]
     return [s * x for s, x in zip(senses, one, strict=True)] > [
         s * x for s, x in zip(senses, other, strict=True)
@@ -245,12 +244,10 @@ def beats(
 
 
 @pytest.mark.parametrize(("block", "round_"), EXACT, ids=[block for block, _ in EXACT])
-def test_the_exact_model_needs_the_block(
-    oracle: ModuleType, moves: ModuleType, block: str, round_: Round
-) -> None:
+def test_the_exact_model_needs_the_block(block: str, round_: Round) -> None:
     best = oracle.optimum(round_, moves.attainable_with_moves(round_))
     assert answer(round_) == best
-    assert beats(oracle, round_.policy.terms, answer(round_, (block,)), best)
+    assert beats(round_.policy.terms, answer(round_, (block,)), best)
 
 
 def test_every_block_of_the_exact_model_is_tried() -> None:
@@ -313,7 +310,7 @@ def loosen(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.mark.parametrize(("block", "round_"), COUNTS, ids=[block for block, _ in COUNTS])
 def test_the_count_model_needs_the_block(
-    oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, block: str, round_: Round
+    monkeypatch: pytest.MonkeyPatch, block: str, round_: Round
 ) -> None:
     whole = bound(round_)
     assert whole >= oracle.optimum(round_)[0]
@@ -328,7 +325,7 @@ def test_every_block_of_the_count_model_is_tried() -> None:
 
 @pytest.mark.parametrize(("block", "round_"), PATTERNS, ids=[block for block, _ in PATTERNS])
 def test_the_model_of_host_patterns_needs_the_block(
-    oracle: ModuleType, monkeypatch: pytest.MonkeyPatch, block: str, round_: Round
+    monkeypatch: pytest.MonkeyPatch, block: str, round_: Round
 ) -> None:
     whole = bound(round_, pattern_model)
     assert oracle.optimum(round_)[0] <= whole <= bound(round_)
@@ -348,9 +345,7 @@ def freed_bound(round_: Round) -> float:
     return min(bound.value for bound in freed_bounds(compile_round(round_), session))
 
 
-def test_the_bound_of_what_is_freed_needs_all_jobs_to_run(
-    oracle: ModuleType, moves: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bound_of_what_is_freed_needs_all_jobs_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = freed_bound(PACKED)
     assert whole >= oracle.optimum(PACKED, moves.attainable_with_moves(PACKED))[0]
     loosen(monkeypatch, "all run")

@@ -5,7 +5,6 @@ Every bound is one, of the exact model as of the count models; the presets' roun
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +17,8 @@ from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle, tiny
+from tests.formulations.gang import oracle_running as moves
 
 PRESETS = (None, "drain", "hot_swap", "defragment", "minimal_victims")
 STABLE: dict[str, Any] = {
@@ -28,7 +29,7 @@ STABLE: dict[str, Any] = {
 Plans = set[tuple[int, ...]]
 
 
-def plans_of(oracle: ModuleType, moves: ModuleType, round_: Round) -> tuple[Plans, Plans]:
+def plans_of(round_: Round) -> tuple[Plans, Plans]:
     """All plans, and those that are lawful by counts of whole GPUs, too."""
     try:
         plans: tuple[Plans, Plans] = moves.attainable_by_counts(round_)
@@ -65,17 +66,12 @@ def rewards_stops_on_shared_gpus(round_: Round) -> bool:
     ("backend", "examples"), [("highs", 50), ("cp-sat", 20), ("cbc", 10), ("scip", 10)]
 )
 def test_the_exact_model_proves_the_optimum_of_all_moves(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny: ModuleType,
-    backend: str,
-    examples: int,
-    preset: str | None,
+    backend: str, examples: int, preset: str | None
 ) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(st.booleans().flatmap(lambda whole: tiny.running_rounds(preset=preset, whole=whole)))
     def check(round_: Round) -> None:
-        every, counted = plans_of(oracle, moves, round_)
+        every, counted = plans_of(round_)
         _, certificate = solved(round_, backend)
         oracle.check_bounds(every, certificate)
         if rewards_stops_on_shared_gpus(round_):
@@ -88,7 +84,7 @@ def test_the_exact_model_proves_the_optimum_of_all_moves(
     check()
 
 
-def test_jobs_move_and_stop_in_the_optima(tiny: ModuleType) -> None:
+def test_jobs_move_and_stop_in_the_optima() -> None:
     """The rounds above would prove little if keeping all were always best."""
     seen = {"migrate": 0, "preempt": 0, "start": 0, "keep": 0, "wait": 0}
 
@@ -117,9 +113,6 @@ def test_jobs_move_and_stop_in_the_optima(tiny: ModuleType) -> None:
     ],
 )
 def test_no_plan_with_moves_beats_a_bound_of_the_count_model(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     backend: str,
     examples: int,
@@ -137,7 +130,7 @@ def test_no_plan_with_moves_beats_a_bound_of_the_count_model(
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.running_rounds(preset=preset, whole=whole))
     def check(round_: Round) -> None:
-        plans, _ = plans_of(oracle, moves, round_)
+        plans, _ = plans_of(round_)
         _, certificate = solved(round_, backend)
         oracle.check_bounds(plans, certificate)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import Changes, Engine, solve_round
+from tests.formulations.gang import oracle, tiny
 
 STABLE: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
@@ -54,9 +54,7 @@ def afterwards(
     return [(rest, taken)]
 
 
-def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go(
-    oracle: ModuleType, tiny: ModuleType
-) -> None:
+def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go() -> None:
     @settings(max_examples=60, **STABLE)
     @given(tiny.rounds(terms=("value",), jobs=4), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
@@ -102,7 +100,7 @@ def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go(
     check()
 
 
-def test_free_gpus_are_those_that_are_not_promised(tiny: ModuleType) -> None:
+def test_free_gpus_are_those_that_are_not_promised() -> None:
     @settings(max_examples=40, **STABLE)
     @given(tiny.rounds(terms=("value",)))
     def check(round_: Round) -> None:

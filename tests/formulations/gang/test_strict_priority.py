@@ -5,7 +5,6 @@ Every bound is one, of the exact model as of the count models, also where runnin
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle, tiny, tiny_fair
+from tests.formulations.gang import oracle_running as moves
 
 BACKENDS = [("highs", 60), ("cp-sat", 25), ("cbc", 12), ("scip", 12)]
 STABLE: dict[str, Any] = {
@@ -37,17 +38,17 @@ def solved(round_: Round, backend: str) -> Certificate:
     return plan.certificate
 
 
-def kept(oracle: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+def kept(round_: Round) -> set[tuple[int, ...]]:
     """All plans that keep the running jobs."""
-    return _few(oracle, oracle.attainable, round_)
+    return _few(oracle.attainable, round_)
 
 
-def moved(oracle: ModuleType, moves: ModuleType, round_: Round) -> set[tuple[int, ...]]:
+def moved(round_: Round) -> set[tuple[int, ...]]:
     """All plans."""
-    return _few(oracle, moves.attainable_with_moves, round_)
+    return _few(moves.attainable_with_moves, round_)
 
 
-def _few(oracle: ModuleType, enumerate_plans: Any, round_: Round) -> set[tuple[int, ...]]:
+def _few(enumerate_plans: Any, round_: Round) -> set[tuple[int, ...]]:
     try:
         plans: set[tuple[int, ...]] = enumerate_plans(round_)
     except oracle.TooManyPlansError:
@@ -60,13 +61,11 @@ def values_of(certificate: Certificate) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(("backend", "examples"), BACKENDS)
-def test_the_exact_model_starts_the_highest_class_first(
-    oracle: ModuleType, tiny: ModuleType, backend: str, examples: int
-) -> None:
+def test_the_exact_model_starts_the_highest_class_first(backend: str, examples: int) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.rounds().map(strict))
     def check(round_: Round) -> None:
-        plans = kept(oracle, round_)
+        plans = kept(round_)
         certificate = solved(round_, backend)
         assert values_of(certificate) == oracle.optimum(round_, plans)
         assert certificate.status == "optimal"
@@ -76,13 +75,11 @@ def test_the_exact_model_starts_the_highest_class_first(
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "examples"), BACKENDS)
-def test_the_exact_model_stops_no_job_for_a_lower_class(
-    oracle: ModuleType, moves: ModuleType, tiny: ModuleType, backend: str, examples: int
-) -> None:
+def test_the_exact_model_stops_no_job_for_a_lower_class(backend: str, examples: int) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny.running_rounds().map(strict))
     def check(round_: Round) -> None:
-        plans = moved(oracle, moves, round_)
+        plans = moved(round_)
         certificate = solved(round_, backend)
         assert values_of(certificate) == oracle.optimum(round_, plans)
         assert certificate.status == "optimal"
@@ -92,16 +89,14 @@ def test_the_exact_model_stops_no_job_for_a_lower_class(
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("backend", "examples"), BACKENDS)
-def test_jobs_that_a_guarantee_covers_are_of_a_higher_class(
-    oracle: ModuleType, moves: ModuleType, tiny_fair: ModuleType, backend: str, examples: int
-) -> None:
+def test_jobs_that_a_guarantee_covers_are_of_a_higher_class(backend: str, examples: int) -> None:
     @settings(max_examples=tried(examples // 2), **STABLE)
     @given(tiny_fair.full_rounds().map(strict))
     def check(drawn: Round) -> None:
         terms = tuple(t for t in ("value", *drawn.policy.terms) if t != "share")
         policy = drawn.policy.model_copy(update={"terms": tuple(dict.fromkeys(terms))})
         round_ = drawn.model_copy(update={"policy": policy})
-        plans = moved(oracle, moves, round_)
+        plans = moved(round_)
         certificate = solved(round_, backend)
         assert values_of(certificate) == oracle.optimum(round_, plans)
 
@@ -115,14 +110,7 @@ def test_jobs_that_a_guarantee_covers_are_of_a_higher_class(
 )
 @pytest.mark.parametrize("running", [False, True])
 def test_no_plan_beats_a_bound_of_the_count_model(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
-    examples: int,
-    table: int,
-    running: bool,
+    monkeypatch: pytest.MonkeyPatch, backend: str, examples: int, table: int, running: bool
 ) -> None:
     """Without a table hosts are counted by sums."""
     set_parameters(monkeypatch, "models", max_host_table_entries=table)
@@ -133,7 +121,7 @@ def test_no_plan_beats_a_bound_of_the_count_model(
     @settings(max_examples=tried(examples // 2), **STABLE)
     @given(rounds.map(strict))
     def check(round_: Round) -> None:
-        plans = moved(oracle, moves, round_) if running else kept(oracle, round_)
+        plans = moved(round_) if running else kept(round_)
         oracle.check_bounds(plans, solved(round_, backend))
 
     check()

@@ -14,6 +14,7 @@ from placewright.instances.documents.plan import Certificate, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle, oracle_arrangement, tiny_arrangement
 
 STABLE = {
     "suppress_health_check": [
@@ -56,12 +57,7 @@ def values_of(plan: Plan) -> tuple[int, ...]:
     ],
 )
 def test_the_exact_model_proves_the_optimum_of_tied_options(
-    oracle: ModuleType,
-    oracle_arrangement: ModuleType,
-    tiny_arrangement: ModuleType,
-    backend: str,
-    moving: bool,
-    examples: int,
+    backend: str, moving: bool, examples: int
 ) -> None:
     @settings(max_examples=tried(examples), **STABLE)
     @given(tiny_arrangement.rounds(moving=moving))
@@ -79,12 +75,7 @@ def test_the_exact_model_proves_the_optimum_of_tied_options(
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("table", [60_000, 0])
 def test_no_plan_with_tied_options_beats_a_bound_of_the_count_model(
-    oracle: ModuleType,
-    oracle_arrangement: ModuleType,
-    tiny_arrangement: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    moving: bool,
-    table: int,
+    monkeypatch: pytest.MonkeyPatch, moving: bool, table: int
 ) -> None:
     set_parameters(monkeypatch, "models", max_host_table_entries=table)
     set_parameters(monkeypatch, "run", max_exact_variables=-1)

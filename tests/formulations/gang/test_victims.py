@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from itertools import combinations
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +22,8 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import Arrays, InProcess, Outcome
+from tests.formulations.gang import oracle, tiny
+from tests.formulations.gang import oracle_running as moves
 
 STABLE: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
@@ -43,13 +44,7 @@ def solved(round_: Round, backend: str) -> Certificate:
     ("backend", "examples"), [("highs", 25), ("cp-sat", 8), ("cbc", 6), ("scip", 6)]
 )
 def test_no_plan_beats_a_bound_on_who_must_stop(
-    oracle: ModuleType,
-    moves: ModuleType,
-    tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
-    examples: int,
-    preset: str | None,
+    monkeypatch: pytest.MonkeyPatch, backend: str, examples: int, preset: str | None
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
@@ -121,9 +116,7 @@ def test_hosts_to_return_are_a_cheapest_hitting_set_without_the_whole_exact_mode
     assert disruption.bound == disruption.value
 
 
-def test_rounds_of_many_pending_jobs_or_other_terms_are_left_to_the_counts(
-    tiny: ModuleType,
-) -> None:
+def test_rounds_of_many_pending_jobs_or_other_terms_are_left_to_the_counts() -> None:
     round_ = loaned(0, 4)
     made = return_hosts(round_, ["h[0-3]"], 1)
     session: Any = None  # nothing is asked of it

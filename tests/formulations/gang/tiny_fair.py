@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gang_tiny import chance, running_rounds  # the name under which tiny.py is loaded as a fixture
 from hypothesis import strategies as st
 
 from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.policy import Policy, Tenant
 from placewright.instances.documents.round import Round
+from tests.formulations.gang.tiny import chance, running_rounds
 
 NAMES = ("red", "blue", "green")
 

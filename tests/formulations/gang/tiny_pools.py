@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from gang_tiny import chance  # the name under which tiny.py is loaded as a fixture
 from hypothesis import strategies as st
 
 from fuzz.small_units import as_document
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
+from tests.formulations.gang.tiny import chance
 
 Raw = dict[str, Any]
 PER = {"watts": "task", "trees": "job"}

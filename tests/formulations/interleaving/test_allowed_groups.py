@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 from random import Random
-from types import ModuleType
 
 from placewright.instances.verify import verify
+from tests.formulations.interleaving import oracle, tiny
 
 RULES = {"quota", "as_needed", "in_turn", "slowdown", "conflicts", "group_members"}
 OTHERS = {"anti_affinity", "required_level"}  # of places, which brute force leaves to the verifier
 
 
-def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no_other(
-    oracle: ModuleType, tiny: ModuleType
-) -> None:
+def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no_other() -> None:
     class Everything(oracle.Enumeration):  # type: ignore[misc,name-defined]
         def allowed(self, partition: object) -> bool:
             return True

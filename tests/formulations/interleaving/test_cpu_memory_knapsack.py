@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
+from tests.formulations.interleaving import oracle
 
 PROFILES = Path(__file__).parents[4] / "shared" / "data" / "profiles" / "synergy_profiles.json"
 NEEDS_PROFILES = pytest.mark.skipif(not PROFILES.exists(), reason="the matrices are not here")
@@ -118,9 +118,7 @@ def speeds_of(round_: Round, plan: Plan) -> list[int]:
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", SEEDS)
-def test_tuned_jobs_get_the_best_of_all_plans_and_it_is_proven(
-    oracle: ModuleType, backend: str
-) -> None:
+def test_tuned_jobs_get_the_best_of_all_plans_and_it_is_proven(backend: str) -> None:
     for seed in SEEDS[backend]:
         round_ = tuned_round(seed)
         plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
@@ -132,9 +130,7 @@ def test_tuned_jobs_get_the_best_of_all_plans_and_it_is_proven(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("alike", [False, True])
-def test_jobs_that_share_beside_tuned_ones_are_never_better_than_the_bound(
-    oracle: ModuleType, *, alike: bool
-) -> None:
+def test_jobs_that_share_beside_tuned_ones_are_never_better_than_the_bound(*, alike: bool) -> None:
     missed = 0
     for seed in range(100, 125):
         round_ = tuned_round(seed, sharing=True, alike=alike)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -45,6 +44,7 @@ from placewright.formulations.interleaving.set_packing.solve import (
 )
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.interleaving import packings
 
 OBJECTIVES = ("throughput", "weighted_throughput", "efficiency")
 MANY = 1 << 20
@@ -73,9 +73,7 @@ def check_grouping(packing: PackingProblem, grouping: Grouping) -> None:
     assert (column_values(packing, grouping.members[~standing]) >= 0).all()
 
 
-def jittered(
-    packings: ModuleType, seed: int, jobs: int, objective: str, trace: str = "trace1"
-) -> PackingProblem:
+def jittered(seed: int, jobs: int, objective: str, trace: str = "trace1") -> PackingProblem:
     packing: PackingProblem = packings.muri_packing(seed, jobs, trace, objective)
     rng = np.random.default_rng(seed)
     stages = np.rint(packing.stages * rng.uniform(0.9, 1.1, packing.stages.shape)).astype(np.int64)
@@ -105,7 +103,7 @@ seeds = settings(
     work=st.sampled_from([1, 20, 100, MANY]),
 )
 def test_a_bound_at_any_prices_holds_however_early_the_search_stops(
-    packings: ModuleType, seed: int, jobs: int, objective: str, work: int
+    seed: int, jobs: int, objective: str, work: int
 ) -> None:
     packing = packings.random_packing(seed, jobs, objective)
     prices = rounded_prices(packing, *any_prices(packing, seed))
@@ -122,7 +120,7 @@ def test_a_bound_at_any_prices_holds_however_early_the_search_stops(
 @seeds
 @given(seed=st.integers(0, 10**6), jobs=st.integers(1, 6), objective=st.sampled_from(OBJECTIVES))
 def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
-    packings: ModuleType, seed: int, jobs: int, objective: str
+    seed: int, jobs: int, objective: str
 ) -> None:
     packing = packings.random_packing(seed, jobs, objective)
     best = packings.optimum(packing)
@@ -141,9 +139,7 @@ def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
 @pytest.mark.nightly(after=15)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(12))
-def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
-    packings: ModuleType, seed: int, objective: str
-) -> None:
+def test_no_grouping_of_any_method_beats_a_bound_of_any_method(seed: int, objective: str) -> None:
     packing = packings.random_packing(seed, 14, objective)
     if seed % 2:
         packing = replace(packing, must_cover=np.zeros_like(packing.must_cover))
@@ -156,9 +152,9 @@ def test_no_grouping_of_any_method_beats_a_bound_of_any_method(
         assert max(g.value for g in groupings) <= min(b.value for b in bounds)
 
 
-def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_not_allowed(
-    packings: ModuleType,
-) -> None:
+def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_not_allowed() -> (
+    None
+):
     packing = packings.random_packing(1004, 17, "efficiency", job_types=17)
     groupings, _ = searched(packing)
     assert not groupings
@@ -166,9 +162,7 @@ def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_n
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(8))
-def test_a_search_to_the_end_finds_every_group_that_pays(
-    packings: ModuleType, seed: int, objective: str
-) -> None:
+def test_a_search_to_the_end_finds_every_group_that_pays(seed: int, objective: str) -> None:
     packing = replace(
         packings.random_packing(seed, 10, objective),
         frozen_groups=packings.random_packing(0, 1, objective).frozen_groups,
@@ -190,9 +184,7 @@ def test_a_search_to_the_end_finds_every_group_that_pays(
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(6))
-def test_hope_is_never_below_what_a_column_is_worth(
-    packings: ModuleType, seed: int, objective: str
-) -> None:
+def test_hope_is_never_below_what_a_column_is_worth(seed: int, objective: str) -> None:
     packing = packings.random_packing(seed, 10, objective)
     columns = enumerate_columns(packing)
     allowed = column_values(packing, columns.members) >= 0
@@ -202,9 +194,7 @@ def test_hope_is_never_below_what_a_column_is_worth(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
-    packings: ModuleType, seed: int
-) -> None:
+def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(seed: int) -> None:
     packing = packings.random_packing(seed, 30, "throughput")
     alone = Columns(np.full((0, 4), ALONE, dtype=np.int64), np.zeros(0, dtype=np.int64))
     groupings, _ = searched(packing)
@@ -217,10 +207,8 @@ def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("objective", by_day(OBJECTIVES))
-def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
-    packings: ModuleType, objective: str
-) -> None:
-    packing = jittered(packings, 2, 100, objective)
+def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(objective: str) -> None:
+    packing = jittered(2, 100, objective)
     assert count_columns(packing) > parameters.PARAMETERS.max_enumerated_columns
     found = list(solve_set_packing(packing, new_session()))
     groupings = [f for f in found if isinstance(f, Grouping)]
@@ -229,7 +217,7 @@ def test_a_hundred_distinct_jobs_are_grouped_within_three_percent(
     check_grouping(packing, groupings[-1])
 
 
-def test_without_time_there_is_still_a_grouping_and_a_bound(packings: ModuleType) -> None:
+def test_without_time_there_is_still_a_grouping_and_a_bound() -> None:
     packing = packings.random_packing(1, 40, "throughput")
     packing = replace(packing, must_cover=np.zeros_like(packing.must_cover))
     groupings, bounds = searched(packing, seconds=0.0)
@@ -237,7 +225,7 @@ def test_without_time_there_is_still_a_grouping_and_a_bound(packings: ModuleType
     assert bounds[-1].value >= groupings[-1].value
 
 
-def test_columns_that_are_worth_nothing_are_no_reason_to_go_on(packings: ModuleType) -> None:
+def test_columns_that_are_worth_nothing_are_no_reason_to_go_on() -> None:
     session = new_session()
     found = list(
         solve_by_column_generation(packings.random_packing(43, 2, "weighted_throughput"), session)

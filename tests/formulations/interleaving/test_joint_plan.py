@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.io.files import parse_round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.interleaving import oracle, tiny
 
 SEEDS = {
     "highs": range(examples(day=20, nightly=60)),
@@ -30,7 +30,7 @@ def certificate_of(round_: Round, backend: str = "highs") -> Certificate:
     return plan.certificate
 
 
-def missed(oracle: ModuleType, tiny: ModuleType, backend: str, *, running: bool) -> list[int]:
+def missed(backend: str, *, running: bool) -> list[int]:
     """The seeds of rounds of which some plan has a better first term; none beats its bound."""
     found = []
     for seed in SEEDS[backend]:
@@ -47,22 +47,18 @@ def missed(oracle: ModuleType, tiny: ModuleType, backend: str, *, running: bool)
 
 @pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("backend", SEEDS)
-def test_pending_jobs_get_the_best_of_all_plans(
-    oracle: ModuleType, tiny: ModuleType, backend: str
-) -> None:
+def test_pending_jobs_get_the_best_of_all_plans(backend: str) -> None:
     """Rows do not know which hosts have the CPU that tasks need: few rounds are missed."""
-    assert len(missed(oracle, tiny, backend, running=False)) <= 2
+    assert len(missed(backend, running=False)) <= 2
 
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", SEEDS)
-def test_running_groups_and_pending_jobs_get_the_best_of_all_plans(
-    oracle: ModuleType, tiny: ModuleType, backend: str
-) -> None:
-    assert len(missed(oracle, tiny, backend, running=True)) <= 4
+def test_running_groups_and_pending_jobs_get_the_best_of_all_plans(backend: str) -> None:
+    assert len(missed(backend, running=True)) <= 4
 
 
-def test_no_search_yields_a_plan_that_is_not_valid(tiny: ModuleType) -> None:
+def test_no_search_yields_a_plan_that_is_not_valid() -> None:
     for seed in SEEDS["highs"]:
         assert certificate_of(tiny.random_round(seed, running=False)).degraded == ()
 

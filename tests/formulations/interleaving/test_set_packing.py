@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from placewright.formulations.interleaving.problem.packing_problem import (
 from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.interleaving import packings
 
 BACKENDS = ("highs", "cp-sat", "cbc", "scip")
 THROUGHPUT = Rules("throughput")
@@ -37,9 +37,7 @@ def searched(
     return groupings, [f for f in found if isinstance(f, GroupingBound)]
 
 
-def check_against_optimum(
-    packings: ModuleType, packing: PackingProblem, backend: str = "highs"
-) -> None:
+def check_against_optimum(packing: PackingProblem, backend: str = "highs") -> None:
     best = packings.optimum(packing)
     groupings, bounds = searched(packing, backend)
     if best is None:
@@ -63,29 +61,25 @@ def check_against_optimum(
     jobs=st.integers(1, 6),
     objective=st.sampled_from(["throughput", "weighted_throughput", "efficiency"]),
 )
-def test_the_optimum_is_that_of_all_choices(
-    packings: ModuleType, seed: int, jobs: int, objective: str
-) -> None:
-    check_against_optimum(packings, packings.random_packing(seed, jobs, objective))
+def test_the_optimum_is_that_of_all_choices(seed: int, jobs: int, objective: str) -> None:
+    check_against_optimum(packings.random_packing(seed, jobs, objective))
 
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("objective", ["throughput", "weighted_throughput", "efficiency"])
-def test_every_backend_finds_the_optimum_of_seven_jobs(
-    packings: ModuleType, backend: str, objective: str
-) -> None:
+def test_every_backend_finds_the_optimum_of_seven_jobs(backend: str, objective: str) -> None:
     for seed in range(8):
-        check_against_optimum(packings, packings.random_packing(seed, 7, objective), backend)
+        check_against_optimum(packings.random_packing(seed, 7, objective), backend)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_optimum_of_eight_different_jobs_is_found(packings: ModuleType, seed: int) -> None:
+def test_the_optimum_of_eight_different_jobs_is_found(seed: int) -> None:
     objective = packings.OBJECTIVES[seed % 3]
-    check_against_optimum(packings, packings.random_packing(seed, 8, objective, job_types=8))
+    check_against_optimum(packings.random_packing(seed, 8, objective, job_types=8))
 
 
-def test_jobs_whose_long_stages_differ_share_the_one_gpu(packings: ModuleType) -> None:
+def test_jobs_whose_long_stages_differ_share_the_one_gpu() -> None:
     stages = np.diag([90, 90, 90]) + 5
     packing = packings.packing_of(
         THROUGHPUT, 3, stages=stages, iteration=[105] * 3, per_group=[[1]], limit=[1]
@@ -106,9 +100,7 @@ def test_jobs_whose_long_stages_differ_share_the_one_gpu(packings: ModuleType) -
         ("buckets", {"bucket": [0, 0, ALONE], "per_member": [[0, 0, 1]]}),
     ],
 )
-def test_a_rule_keeps_three_jobs_from_one_gpu(
-    packings: ModuleType, rule: str, given_: dict[str, list[int]]
-) -> None:
+def test_a_rule_keeps_three_jobs_from_one_gpu(rule: str, given_: dict[str, list[int]]) -> None:
     base = {"stages": np.diag([90, 90, 90]) + 5, "iteration": [105] * 3}
     packing = packings.packing_of(
         THROUGHPUT, 3, **(base | {"per_group": [[1]], "limit": [1]} | given_)
@@ -118,7 +110,7 @@ def test_a_rule_keeps_three_jobs_from_one_gpu(
     assert groupings[-1].value == packings.optimum(packing)
 
 
-def test_a_group_that_is_no_better_than_taking_turns_is_not_formed(packings: ModuleType) -> None:
+def test_a_group_that_is_no_better_than_taking_turns_is_not_formed() -> None:
     stages = [[50, 1, 1], [50, 1, 1]]
     rules = replace(THROUGHPUT, contention=(2 * 10**6,) * 3)
     packing = packings.packing_of(
@@ -128,7 +120,7 @@ def test_a_group_that_is_no_better_than_taking_turns_is_not_formed(packings: Mod
     assert (groupings[-1].members != ALONE).sum() == 1
 
 
-def test_a_job_that_must_be_covered_takes_the_place_of_a_better_one(packings: ModuleType) -> None:
+def test_a_job_that_must_be_covered_takes_the_place_of_a_better_one() -> None:
     packing = packings.packing_of(
         THROUGHPUT,
         2,
@@ -143,16 +135,14 @@ def test_a_job_that_must_be_covered_takes_the_place_of_a_better_one(packings: Mo
     assert bounds[-1].value == 10**6
 
 
-def test_jobs_that_must_be_covered_and_cannot_be_leave_nothing_to_yield(
-    packings: ModuleType,
-) -> None:
+def test_jobs_that_must_be_covered_and_cannot_be_leave_nothing_to_yield() -> None:
     packing = packings.packing_of(
         THROUGHPUT, 2, bucket=[ALONE] * 2, must_cover=[True, True], per_member=[[1, 1]], limit=[1]
     )
     assert searched(packing)[0] == []
 
 
-def test_of_equal_jobs_the_heaviest_get_on_fastest(packings: ModuleType) -> None:
+def test_of_equal_jobs_the_heaviest_get_on_fastest() -> None:
     stages = [[90, 5, 5], [5, 90, 5], [90, 5, 5], [90, 5, 5]]
     packing = packings.packing_of(
         Rules("weighted_throughput"),
@@ -169,7 +159,7 @@ def test_of_equal_jobs_the_heaviest_get_on_fastest(packings: ModuleType) -> None
     assert groupings[-1].value == packings.optimum(packing)
 
 
-def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows(packings: ModuleType) -> None:
+def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows() -> None:
     jobs = 8
     stages = np.tile(np.diag([90, 90, 90, 90]) + 5, (2, 1))
     for saved in range(4):
@@ -186,7 +176,7 @@ def test_groups_are_formed_only_as_far_as_a_row_of_savings_allows(packings: Modu
         assert (groupings[-1].members != ALONE).sum() == 2 + saved
 
 
-def test_the_order_of_jobs_changes_no_value(packings: ModuleType) -> None:
+def test_the_order_of_jobs_changes_no_value() -> None:
     packing = packings.random_packing(3, 12, "weighted_throughput", job_types=5)
     order = np.random.default_rng(0).permutation(12)
     by_class = ("stages", "iteration", "slowdown", "speed", "best", "weight", "memory")
@@ -201,23 +191,21 @@ def test_the_order_of_jobs_changes_no_value(packings: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_weights_and_speeds_may_be_as_large_as_documents_allow(
-    packings: ModuleType, backend: str
-) -> None:
+def test_weights_and_speeds_may_be_as_large_as_documents_allow(backend: str) -> None:
     for seed in range(6):
         packing = packings.random_packing(seed, 6, "weighted_throughput")
         fast = replace(packing, speed=99 * packing.speed, best=99 * packing.best)
-        check_against_optimum(packings, replace(fast, weight=333_333 * packing.weight), backend)
+        check_against_optimum(replace(fast, weight=333_333 * packing.weight), backend)
 
 
-def test_without_time_there_is_a_greedy_grouping(packings: ModuleType) -> None:
+def test_without_time_there_is_a_greedy_grouping() -> None:
     packing = packings.random_packing(1, 8, "throughput")
     groupings, bounds = searched(packing, seconds=0.0)
     assert [g.source for g in groupings] == ["greedy"]
     assert not bounds
 
 
-def test_without_jobs_the_value_is_zero(packings: ModuleType) -> None:
+def test_without_jobs_the_value_is_zero() -> None:
     groupings, bounds = searched(packings.packing_of(THROUGHPUT, 0))
     assert groupings[-1].value == 0
     assert [b.value for b in bounds] == [0]
@@ -225,7 +213,7 @@ def test_without_jobs_the_value_is_zero(packings: ModuleType) -> None:
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(("jobs", "trace"), [(64, "trace1"), (200, "trace1"), (1000, "trace3")])
-def test_rounds_of_muris_traces_are_proven(packings: ModuleType, jobs: int, trace: str) -> None:
+def test_rounds_of_muris_traces_are_proven(jobs: int, trace: str) -> None:
     packing = packings.muri_packing(0, jobs, trace)
     groupings, bounds = searched(packing)
     assert bounds[-1].value == groupings[-1].value

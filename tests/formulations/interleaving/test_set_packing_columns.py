@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,14 +15,15 @@ from placewright.formulations.interleaving.set_packing.columns import (
     single_values,
     with_values,
 )
+from tests.formulations.interleaving import packings
 
 
-def test_eight_types_of_jobs_make_494_columns(packings: ModuleType) -> None:
+def test_eight_types_of_jobs_make_494_columns() -> None:
     packing = packings.packing_of(Rules(spanning=True), 8, stages=np.arange(24).reshape(8, 3) + 1)
     assert count_columns(packing) == 494
 
 
-def test_a_class_of_few_jobs_is_in_no_column_more_often(packings: ModuleType) -> None:
+def test_a_class_of_few_jobs_is_in_no_column_more_often() -> None:
     packing = packings.packing_of(
         Rules("throughput"), 2, stages=[[3, 3, 3, 3]] * 2, iteration=[12] * 2, count=[3, 1]
     )
@@ -32,7 +32,7 @@ def test_a_class_of_few_jobs_is_in_no_column_more_often(packings: ModuleType) ->
     assert (members == 1).sum(axis=1).max() == 1
 
 
-def test_groups_are_of_one_bucket_and_of_as_many_as_the_rules_say(packings: ModuleType) -> None:
+def test_groups_are_of_one_bucket_and_of_as_many_as_the_rules_say() -> None:
     packing = packings.packing_of(
         Rules("efficiency", max_members=2),
         5,
@@ -45,7 +45,7 @@ def test_groups_are_of_one_bucket_and_of_as_many_as_the_rules_say(packings: Modu
     assert groups == [[0, 1, ALONE, ALONE], [2, 3, ALONE, ALONE]]
 
 
-def test_two_resources_make_groups_of_two(packings: ModuleType) -> None:
+def test_two_resources_make_groups_of_two() -> None:
     packing = packings.packing_of(
         Rules("efficiency"), 4, stages=[[9, 1], [1, 9]] * 2, iteration=[10] * 4
     )
@@ -53,7 +53,7 @@ def test_two_resources_make_groups_of_two(packings: ModuleType) -> None:
     assert (enumerate_columns(packing).members != ALONE).sum(axis=1).max() == 2
 
 
-def test_a_group_that_is_worth_no_more_than_a_part_is_left_out(packings: ModuleType) -> None:
+def test_a_group_that_is_worth_no_more_than_a_part_is_left_out() -> None:
     given = {
         "stages": [[60, 20, 20], [20, 60, 20]],
         "iteration": [100, 100],
@@ -66,7 +66,7 @@ def test_a_group_that_is_worth_no_more_than_a_part_is_left_out(packings: ModuleT
     assert len(enumerate_columns(replace(packing, must_cover=np.array([False, True])))) == 3
 
 
-def test_jobs_alone_are_worth_their_best_option(packings: ModuleType) -> None:
+def test_jobs_alone_are_worth_their_best_option() -> None:
     given = {"best": [1_500_000], "weight": [3], "stages": [[1, 2, 3]], "iteration": [12]}
     assert single_values(packings.packing_of(Rules("throughput"), 1, **given)).tolist() == [
         1_500_000
@@ -80,22 +80,20 @@ def test_jobs_alone_are_worth_their_best_option(packings: ModuleType) -> None:
     assert single_values(packings.packing_of(Rules("efficiency"), 1, **given)).tolist() == [0]
 
 
-def test_slowdown_caps_are_rounded_down_and_do_not_overflow(packings: ModuleType) -> None:
+def test_slowdown_caps_are_rounded_down_and_do_not_overflow() -> None:
     packing = packings.packing_of(Rules(), 3, iteration=[3, 10**10, 1], slowdown=[1500, 10**12, 0])
     assert packing.max_period().tolist() == [4, UNLIMITED_US, UNLIMITED_US]
 
 
 @pytest.mark.parametrize("objective", ["throughput", "weighted_throughput", "efficiency"])
-def test_what_columns_are_worth_does_not_depend_on_how_they_are_made(
-    packings: ModuleType, objective: str
-) -> None:
+def test_what_columns_are_worth_does_not_depend_on_how_they_are_made(objective: str) -> None:
     for seed in range(20):
         packing = packings.random_packing(seed, 6, objective)
         columns = enumerate_columns(packing)
         assert (with_values(packing, columns.members).value == columns.value).all()
 
 
-def test_classes_are_merged_where_nothing_that_counts_differs(packings: ModuleType) -> None:
+def test_classes_are_merged_where_nothing_that_counts_differs() -> None:
     base = packings.packing_of(Rules("throughput"), 4, weight=[1, 2, 3, 4], limit=[9])
     assert merge_classes(base).packing.count.tolist() == [4]
     weighted = merge_classes(replace(base, rules=Rules("weighted_throughput")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -25,6 +24,7 @@ from placewright.formulations.interleaving.set_packing.integer_program import so
 from placewright.formulations.interleaving.set_packing.solve import Profiles, solve_by_templates
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.interleaving import packings
 
 # At the prices of 1020 a group that is not allowed would pay, since all its jobs must be covered.
 SEEDS = (*range(8), 1020)
@@ -44,7 +44,7 @@ def a_session() -> Session:
 
 @pytest.mark.nightly(after=5)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_method_finds_more_than_there_is_or_proves_less(packings: ModuleType, seed: int) -> None:
+def test_no_method_finds_more_than_there_is_or_proves_less(seed: int) -> None:
     rng = np.random.default_rng(seed)
     jobs = int(rng.integers(8, 26))
     job_types = int(rng.integers(2, jobs))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import class_terms, verify
 from placewright.rounds import prove_bounds, solve_round
+from tests.formulations.interleaving import oracle, tiny
 
 SEEDS = {
     "highs": range(examples(day=12, nightly=40)),
@@ -52,14 +52,14 @@ def certificate_of(round_: Round, backend: str = "highs") -> Certificate:
     return plan.certificate
 
 
-def rounds_with_classes(tiny: ModuleType, seeds: range, *, running: bool) -> Iterator[Round]:
+def rounds_with_classes(seeds: range, *, running: bool) -> Iterator[Round]:
     for seed in seeds:
         round_ = strict(tiny.random_round(seed, running=running))
         if class_terms(round_):
             yield round_
 
 
-def check(oracle: ModuleType, round_: Round, backend: str = "highs") -> bool:
+def check(round_: Round, backend: str = "highs") -> bool:
     """Whether the plan is the best of all; no bound that speaks of the best plan is beaten."""
     best = oracle.best(round_).values
     terms = certificate_of(round_, backend).terms[: len(best)]
@@ -75,12 +75,10 @@ def check(oracle: ModuleType, round_: Round, backend: str = "highs") -> bool:
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("running", [False, True])
 @pytest.mark.parametrize("backend", SEEDS)
-def test_the_highest_class_is_served_first(
-    oracle: ModuleType, tiny: ModuleType, backend: str, running: bool
-) -> None:
+def test_the_highest_class_is_served_first(backend: str, running: bool) -> None:
     """As with one term, rows do not know single hosts, nor what running groups leave."""
-    rounds = rounds_with_classes(tiny, SEEDS[backend], running=running)
-    missed = [check(oracle, round_, backend) for round_ in rounds].count(False)
+    rounds = rounds_with_classes(SEEDS[backend], running=running)
+    missed = [check(round_, backend) for round_ in rounds].count(False)
     assert missed <= (2 if running else 1)
 
 
@@ -88,16 +86,12 @@ def test_the_highest_class_is_served_first(
 @pytest.mark.parametrize("method", MANY_COLUMNS)
 @pytest.mark.parametrize("running", [False, True])
 def test_weighted_classes_bound_each_class(
-    oracle: ModuleType,
-    tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    method: str,
-    running: bool,
+    monkeypatch: pytest.MonkeyPatch, method: str, running: bool
 ) -> None:
     changed = replace(parameters.PARAMETERS, **MANY_COLUMNS[method])  # type: ignore[arg-type]
     monkeypatch.setattr(parameters, "PARAMETERS", changed)
-    for round_ in rounds_with_classes(tiny, range(examples(day=3, nightly=8)), running=running):
-        check(oracle, round_)
+    for round_ in rounds_with_classes(range(examples(day=3, nightly=8)), running=running):
+        check(round_)
 
 
 def job(name: str, **more: Any) -> dict[str, Any]:
@@ -149,8 +143,8 @@ def test_terms_without_weights_have_no_classes() -> None:
     assert [term.name for term in certificate_of(round_).terms] == ["throughput", "opened"]
 
 
-def test_bounds_of_any_plan_hold_by_class(oracle: ModuleType, tiny: ModuleType) -> None:
-    for round_ in rounds_with_classes(tiny, range(80, 90), running=True):
+def test_bounds_of_any_plan_hold_by_class() -> None:
+    for round_ in rounds_with_classes(range(80, 90), running=True):
         best = oracle.best(round_)
         results = prove_bounds(round_, best.plan, isolation="none")
         for term, value in zip(results, best.values, strict=False):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -37,6 +36,7 @@ from placewright.formulations.interleaving.set_packing.solve import (
 )
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.interleaving import packings
 
 SETTINGS = {
     "suppress_health_check": [HealthCheck.function_scoped_fixture],
@@ -63,7 +63,7 @@ def filled(packing: PackingProblem) -> tuple[list[Grouping], list[GroupingBound]
     objective=st.sampled_from(OBJECTIVES),
 )
 def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
-    packings: ModuleType, seed: int, jobs: int, job_types: int, objective: str
+    seed: int, jobs: int, job_types: int, objective: str
 ) -> None:
     packing = packings.random_packing(seed, jobs, objective, job_types=job_types)
     best = packings.optimum(packing)
@@ -86,7 +86,7 @@ def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
     objective=st.sampled_from(OBJECTIVES),
 )
 def test_whatever_the_prices_no_choice_beats_their_bound(
-    packings: ModuleType, seed: int, jobs: int, most: int, objective: str
+    seed: int, jobs: int, most: int, objective: str
 ) -> None:
     packing = packings.random_packing(seed, jobs, objective, job_types=max(jobs // 2, 1))
     best = packings.optimum(packing)
@@ -104,9 +104,7 @@ def test_whatever_the_prices_no_choice_beats_their_bound(
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_columns_that_nothing_adds_to_have_the_relaxation_of_all_columns(
-    packings: ModuleType, objective: str
-) -> None:
+def test_columns_that_nothing_adds_to_have_the_relaxation_of_all_columns(objective: str) -> None:
     for seed in range(12):
         jobs = packings.random_packing(seed, 9, objective, job_types=3)
         # Three jobs of each: their columns can be used three times, not one and a half.
@@ -130,7 +128,7 @@ def first_bound(packing: PackingProblem, columns: object) -> int | None:
     return None
 
 
-def test_each_place_is_filled_by_who_earns_most_there(packings: ModuleType) -> None:
+def test_each_place_is_filled_by_who_earns_most_there() -> None:
     packing = packings.packing_of(
         packings.Rules("weighted_throughput", max_members=2),
         4,
@@ -151,9 +149,7 @@ def test_each_place_is_filled_by_who_earns_most_there(packings: ModuleType) -> N
     assert chosen[:, :2].tolist() == [[2, 3], [0, 3], [0, 0]]
 
 
-def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
-    packings: ModuleType,
-) -> None:
+def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean() -> None:
     weight = np.array([1, 2, 3, 100, 101, 102, 7])
     packing = packings.packing_of(
         packings.Rules("weighted_throughput"), 7, weight=weight, memory=[0] * 6 + [1]
@@ -169,7 +165,7 @@ def test_jobs_of_close_weights_share_a_class_and_weights_keep_their_mean(
 
 @pytest.mark.parametrize("tenants", [1, 4])
 def test_packings_of_many_weights_and_tenants_end_near_their_bound(
-    packings: ModuleType, tenants: int, monkeypatch: pytest.MonkeyPatch
+    tenants: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_parameters(monkeypatch, parameters, template_mip_seconds=0.1)
     jobs = 80
@@ -197,7 +193,7 @@ def test_packings_of_many_weights_and_tenants_end_near_their_bound(
     assert (last.members[:, 1] != ALONE).any()
 
 
-def test_without_time_a_large_problem_has_a_greedy_grouping(packings: ModuleType) -> None:
+def test_without_time_a_large_problem_has_a_greedy_grouping() -> None:
     packing = packings.random_packing(0, 60, "weighted_throughput", job_types=3)
     packing = replace(packing, weight=np.arange(60), must_cover=np.zeros(60, dtype=np.bool_))
     fine = merge_classes(replace(packing, conflicts=packing.conflicts[:0]))
@@ -207,7 +203,7 @@ def test_without_time_a_large_problem_has_a_greedy_grouping(packings: ModuleType
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_filling_comes_close_to_all_columns(packings: ModuleType, objective: str) -> None:
+def test_filling_comes_close_to_all_columns(objective: str) -> None:
     for seed in range(8):
         packing = packings.random_packing(seed, 24, objective, job_types=4)
         every = [f.value for f in solve.solve_set_packing(packing, a_session())]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 from formulation_parameters import set_parameters
 
@@ -13,6 +11,7 @@ from placewright.instances.documents.plan import Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import prove_bounds, solve_round
+from tests.formulations.regions import geo_oracle, geo_tiny, replicas_oracle
 
 REPLICAS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 GEO = ("value", "remote_reads", "egress_cost", "gpu_cost")
@@ -29,7 +28,7 @@ def bound_of(result: TermResult) -> float:
     return result.bound
 
 
-def test_of_where_data_lives(replicas_oracle: ModuleType, geo_tiny: ModuleType) -> None:
+def test_of_where_data_lives() -> None:
     reached = 0
     for seed in range(12):
         round_ = geo_tiny.replicas(seed)
@@ -46,13 +45,7 @@ def test_of_where_data_lives(replicas_oracle: ModuleType, geo_tiny: ModuleType) 
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("decomposed", [False, True])
-def test_of_where_jobs_run(
-    geo_oracle: ModuleType,
-    geo_tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    decomposed: bool,
-) -> None:
+def test_of_where_jobs_run(monkeypatch: pytest.MonkeyPatch, *, decomposed: bool) -> None:
     if decomposed:
         set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     reached = 0

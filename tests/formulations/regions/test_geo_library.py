@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import TypeVar
 
 import pytest
@@ -14,6 +13,7 @@ from placewright.instances.documents.plan_data import FlowSection, ReadsSection,
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import load_round
 from placewright.instances.verify import verify
+from tests.formulations.regions import geo_oracle, replicas_oracle
 
 Section = TypeVar("Section", FlowSection, ReadsSection, ReplicaSection)
 LIBRARY = Path(instances.__file__).parent / "library"
@@ -68,9 +68,7 @@ def test_the_file_states_its_answer(name: str, answer: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("name", "answer"), [("mast-replicas", REPLICAS), ("acme-models", ACME), ("robus", ROBUS)]
 )
-def test_no_layout_of_data_beats_the_stated_answer(
-    replicas_oracle: ModuleType, name: str, answer: dict[str, int]
-) -> None:
+def test_no_layout_of_data_beats_the_stated_answer(name: str, answer: dict[str, int]) -> None:
     best = min(replicas_oracle.vectors(load(name)))
     assert best[: len(answer)] == tuple(answer.values())
 
@@ -91,13 +89,13 @@ def test_models_and_views_are_where_the_comments_tell(name: str, answer: dict[st
         assert copied == {("model-7b", homes["trial-0"]), ("model-20b", homes["trial-1"])}
 
 
-def test_no_choice_of_regions_beats_the_stated_answer(geo_oracle: ModuleType) -> None:
+def test_no_choice_of_regions_beats_the_stated_answer() -> None:
     found = geo_oracle.vectors(load("mast-regions"))
     value, *costs = REGIONS.values()
     assert min((-v, *rest) for v, *rest in found) == (-value, *costs)
 
 
-def test_the_highest_class_chooses_its_region_first(geo_oracle: ModuleType) -> None:
+def test_the_highest_class_chooses_its_region_first() -> None:
     round_ = load("strict-priority-regions")
     plan = solve_round(round_, deterministic=True)
     checked = verify(round_, plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import Problem
 from placewright.formulations.replicas.solution import Solution
 from placewright.instances.generators.geo import MixName, generate
+from tests.formulations.regions import geo_tiny
 
 READER = {"reads": [{"dataset": "d", "gib": 10}]}
 
@@ -30,22 +30,20 @@ def jobs_of(problem: Problem, cells: dict[int, tuple[int, ...]]) -> Solution:
     return Solution(jobs, problem.current)
 
 
-def test_a_job_moves_to_its_data(geo_tiny: ModuleType) -> None:
+def test_a_job_moves_to_its_data() -> None:
     problem = compile_replicas(geo_tiny.pair([READER], "east"))
     solution = exchange_homes(problem, jobs_of(problem, {0: (0, 1)}))
     assert solution.objective(problem) == (0, 0, 0)
 
 
-def test_jobs_swap_homes_where_none_fits_beside_the_others(geo_tiny: ModuleType) -> None:
+def test_jobs_swap_homes_where_none_fits_beside_the_others() -> None:
     problem = compile_replicas(geo_tiny.pair([READER, READER, {}, {}], "east"))
     solution = jobs_of(problem, {0: (0, 2), 1: (2, 0)})
     assert solution.objective(problem) == (0, 20, 0)
     assert exchange_homes(problem, solution).jobs[:, :, 0].tolist() == [[2, 0], [0, 2]]
 
 
-def test_a_job_ejects_another_one_to_a_model_that_only_that_one_can_use(
-    geo_tiny: ModuleType,
-) -> None:
+def test_a_job_ejects_another_one_to_a_model_that_only_that_one_can_use() -> None:
     pair = compile_replicas(geo_tiny.pair([READER, READER, READER, {}, {}], "east", "west"))
     may = np.ones((2, 2, 2), dtype=np.bool_)
     may[0, :, 1] = False
@@ -58,7 +56,7 @@ def test_a_job_ejects_another_one_to_a_model_that_only_that_one_can_use(
     ]
 
 
-def test_nobody_reads_more_to_read_less_where_that_overloads(geo_tiny: ModuleType) -> None:
+def test_nobody_reads_more_to_read_less_where_that_overloads() -> None:
     problem = compile_replicas(geo_tiny.pair([READER] * 3, "east"))
     solution = jobs_of(problem, {0: (2, 1)})
     assert exchange_homes(problem, solution) is solution

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess, Limits, Outcome, SolveOptions, Status
+from tests.formulations.regions import geo_tiny, replicas_oracle
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 ROUNDS = examples(day=8, nightly=24, long=1_000)
@@ -44,9 +44,7 @@ def best(arrays: Arrays, cutoff: float | None = None) -> Outcome:
     )
 
 
-def test_no_bound_of_the_mip_is_better_than_the_best_plan(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType
-) -> None:
+def test_no_bound_of_the_mip_is_better_than_the_best_plan() -> None:
     sharper = reached = questions = 0
     for seed in range(ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -85,7 +83,7 @@ def test_no_bound_of_the_mip_is_better_than_the_best_plan(
 
 
 def test_no_bound_with_a_cutoff_is_better_than_the_best_plan(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_parameters(monkeypatch, parameters, branch_and_bound_max_copies=0)
     reached = 0
@@ -101,9 +99,7 @@ def test_no_bound_with_a_cutoff_is_better_than_the_best_plan(
     assert reached >= 0.9 * ROUNDS
 
 
-def test_fractional_numbers_of_copies_have_a_higher_branching_priority(
-    geo_tiny: ModuleType,
-) -> None:
+def test_fractional_numbers_of_copies_have_a_higher_branching_priority() -> None:
     aggregate = aggregate_problem(compile_replicas(geo_tiny.replicas(3)).wan)
     mip = IntegerProgram.of(aggregate)
     plain = mip.arrays("copies", {})
@@ -118,7 +114,7 @@ def test_fractional_numbers_of_copies_have_a_higher_branching_priority(
 
 
 def test_the_largest_datasets_give_a_bound_where_the_full_relaxation_is_not_solved(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_parameters(monkeypatch, parameters, relaxation_max_copies=-1, restricted_datasets=1)
     real = bounding.try_relaxation

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import product
-from types import ModuleType
 
 import numpy as np
 from hypothesis import given
@@ -24,6 +23,7 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
+from tests.formulations.regions import geo_tiny
 
 SUPPLY = st.lists(st.integers(0, 3500), min_size=1, max_size=3).filter(any)
 
@@ -64,9 +64,7 @@ def test_pieces_add_up_to_overload_and_grow_dearer(
         assert (np.diff(each) >= 0).all()
 
 
-def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_them(
-    geo_tiny: ModuleType,
-) -> None:
+def test_jobs_are_fitted_where_that_overloads_least_or_where_their_data_lets_them() -> None:
     job = {"reads": [{"dataset": "d", "gib": 10}]}
     stays = {**job, "regions": ["east"]}
     for pinned, overload in [(0, 2 * 1600), (4, 2000 + 1600)]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from placewright.formulations.replicas.problem.compile import (
 from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.solver import InProcess
+from tests.formulations.regions import geo_tiny, replicas_oracle
 
 ROUNDS = 60
 
@@ -30,9 +30,7 @@ def fresh() -> Session:
     return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
 
 
-def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType
-) -> None:
+def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within() -> None:
     reached = smaller = 0
     for seed in range(3000, 3000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -57,7 +55,7 @@ def test_no_plan_reads_less_and_those_that_read_as_little_are_all_within(
     assert smaller > ROUNDS // 4
 
 
-def test_more_reads_than_the_least_leave_all_homes(geo_tiny: ModuleType) -> None:
+def test_more_reads_than_the_least_leave_all_homes() -> None:
     aggregate = aggregate_problem(compile_replicas(geo_tiny.replicas(0)).wan)
     bare: dict[str, int] = {}
     for held in (bare, {"overload": 0}, {"remote_reads": least_remote_reads(aggregate) + 1}):
@@ -120,7 +118,7 @@ def test_data_that_can_meet_is_not_read_from_afar() -> None:
     assert homes.all()
 
 
-def test_without_an_only_way_more_is_read_from_afar(geo_tiny: ModuleType) -> None:
+def test_without_an_only_way_more_is_read_from_afar() -> None:
     ways = others = 0
     for seed in range(3000, 3000 + ROUNDS):
         problem = compile_replicas(geo_tiny.replicas(seed))

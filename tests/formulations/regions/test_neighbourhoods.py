@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess
+from tests.formulations.regions import geo_tiny
 
 SIZES = parameters.PARAMETERS.neighbourhood_sizes
 
@@ -133,9 +133,7 @@ def test_a_recombination_is_better_than_both_parents_and_has_no_other_replicas(
     assert (search.solution.replicas <= allowed).all()
 
 
-def test_a_restricted_mip_may_overload_and_is_repaired_from_there(
-    geo_tiny: ModuleType,
-) -> None:
+def test_a_restricted_mip_may_overload_and_is_repaired_from_there() -> None:
     job = {"reads": [{"dataset": "d", "gib": 10, "remote": False}]}
     problem = compile_replicas(geo_tiny.pair([job] * 4, "east"))
     solution = greedy_solution(problem)

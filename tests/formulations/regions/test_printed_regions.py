@@ -14,6 +14,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.report.facts.regions import ChangeKind, RegionPlan, heat, region_plan_of
 from placewright.rounds import solve_round
+from tests.formulations.regions import geo_tiny
 
 COSTS = ("value", "remote_reads", "egress_cost", "gpu_cost", "disruption")
 
@@ -37,7 +38,7 @@ def solved(round_: Round) -> tuple[Plan, RegionPlan]:
 
 @pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("seed", range(8))
-def test_what_jobs_read_and_cost_by_region_is_what_all_of_them_do(geo_tiny, seed):
+def test_what_jobs_read_and_cost_by_region_is_what_all_of_them_do(seed):
     round_ = geo_tiny.geo(seed, terms=COSTS)
     plan, facts = solved(round_)
     terms = verify(round_, plan).terms
@@ -49,7 +50,7 @@ def test_what_jobs_read_and_cost_by_region_is_what_all_of_them_do(geo_tiny, seed
 
 @pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_copied_and_asked_by_region_is_what_all_of_them_do(geo_tiny, seed):
+def test_what_is_copied_and_asked_by_region_is_what_all_of_them_do(seed):
     round_ = geo_tiny.replicas(seed)
     plan, facts = solved(round_)
     terms = verify(round_, plan).terms

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 from placewright.instances.documents.round import Round
+from tests.formulations.regions import geo_oracle, replicas_oracle
 
 
 def round_of(policy: str, jobs: list[dict[str, Any]], **geo: Any) -> Round:
@@ -40,7 +40,7 @@ LINK = {"source": "east", "target": "west", "bandwidth": 1000, "egress": 2}
 DATA = {"name": "d", "size": 3, "replicas": ["east"]}
 
 
-def test_two_readers_of_one_dataset_read_once_remotely(geo_oracle: ModuleType) -> None:
+def test_two_readers_of_one_dataset_read_once_remotely() -> None:
     jobs = [job("a", "d"), job("b", "d")]
     found = geo_oracle.vectors(round_of("geo", jobs, links=[LINK], datasets=[DATA]))
     assert found == {(0, 0, 0, 0), (1000, 0, 0, 0), (1000, 5, 10, 0), (2000, 5, 10, 0)}
@@ -52,7 +52,7 @@ def test_two_readers_of_one_dataset_read_once_remotely(geo_oracle: ModuleType) -
         assert geo_oracle.vectors(round_of("geo", jobs, **geo)) == {(0, 0, 0, 0), (1000, 0, 0, 0)}
 
 
-def test_a_job_gives_way_to_higher_priority_on_its_host_only(geo_oracle: ModuleType) -> None:
+def test_a_job_gives_way_to_higher_priority_on_its_host_only() -> None:
     running = {"tasks": [{"host": "east-0", "gpus": [0]}]}
     jobs = [job("low", running=running), job("high", "d", priority=1, weight=3)]
     found = geo_oracle.vectors(round_of("geo", jobs, links=[LINK], datasets=[DATA]))
@@ -60,7 +60,7 @@ def test_a_job_gives_way_to_higher_priority_on_its_host_only(geo_oracle: ModuleT
     assert found == {(0, 0, 0, 0, 0), (3000, -1000, 0, 0, 0), (3000, 0, 5, 10, 0)}
 
 
-def test_a_copy_needs_budget_and_storage(replicas_oracle: ModuleType) -> None:
+def test_a_copy_needs_budget_and_storage() -> None:
     jobs = [job("a", "d", remote=False), job("b", "d", remote=False)]
     geo = {"datasets": [DATA], "regions": [{"name": "west", "storage": 3}]}
     stays = (2000 - 1000 + (5 * 2000 - 6 * 1000) // 5, 0, 0, 0, 2000)
@@ -75,7 +75,7 @@ def test_a_copy_needs_budget_and_storage(replicas_oracle: ModuleType) -> None:
     assert min(replicas_oracle.vectors(round_of("replicas", jobs, **geo))) == one
 
 
-def test_two_full_regions_cannot_exchange_their_data(replicas_oracle: ModuleType) -> None:
+def test_two_full_regions_cannot_exchange_their_data() -> None:
     other = {"name": "e", "size": 3, "replicas": ["west"]}
     back = {**LINK, "source": "west", "target": "east"}
     jobs = [job("a", "d", regions=["west"]), job("b", "e", regions=["east"])]

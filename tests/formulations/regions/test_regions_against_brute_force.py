@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 from formulation_parameters import set_parameters
 
@@ -11,6 +9,7 @@ from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
+from tests.formulations.regions import geo_oracle, geo_tiny
 
 TERMS = ("value", "remote_reads", "egress_cost", "gpu_cost")
 
@@ -21,9 +20,7 @@ def solved(round_: Round) -> Plan:
 
 @pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("first", range(0, 120, 20))
-def test_plans_are_the_best_of_all(
-    geo_oracle: ModuleType, geo_tiny: ModuleType, first: int
-) -> None:
+def test_plans_are_the_best_of_all(first: int) -> None:
     for seed in range(first, first + 20):
         round_ = geo_tiny.geo(seed, terms=TERMS)
         value, *costs = max(
@@ -45,7 +42,7 @@ def test_plans_are_the_best_of_all(
 
 @pytest.mark.parametrize("seed", [397, 447, 482, 1267, 1742, 2017, 2382])
 def test_running_jobs_that_may_move_to_cheaper_gpus_are_no_bound_of_what_these_cost(
-    geo_oracle: ModuleType, geo_tiny: ModuleType, seed: int
+    seed: int,
 ) -> None:
     round_ = geo_tiny.geo(seed, terms=("value", "gpu_cost", "remote_reads"))
     plan = solved(round_)
@@ -56,7 +53,7 @@ def test_running_jobs_that_may_move_to_cheaper_gpus_are_no_bound_of_what_these_c
     assert cost.bound <= least < cost.value
 
 
-def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered(geo_tiny: ModuleType) -> None:
+def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered() -> None:
     ordered = 0
     for seed in range(60):
         plan = solved(geo_tiny.geo(seed))
@@ -70,10 +67,7 @@ def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered(geo_tiny: Mod
 @pytest.mark.nightly(after=2)
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
-    geo_oracle: ModuleType,
-    geo_tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    first: int,
+    monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     best = 0

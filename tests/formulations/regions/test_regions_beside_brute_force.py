@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TypeAlias
 
 import pytest
@@ -13,6 +12,7 @@ from placewright.formulations.gang.problem.limits import SENSE
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
+from tests.formulations.regions import geo_oracle, geo_tiny, replicas_oracle
 
 GEO = ("value", "remote_reads", "egress_cost", "gpu_cost")
 REPLICAS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
@@ -56,9 +56,7 @@ def compare(plan: Plan, names: Sequence[str], every: set[Vector]) -> bool:
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("terms", ORDERS, ids="-".join)
-def test_regions_for_jobs_are_the_best_and_bounds_hold(
-    terms: tuple[str, ...], geo_tiny: ModuleType, geo_oracle: ModuleType
-) -> None:
+def test_regions_for_jobs_are_the_best_and_bounds_hold(terms: tuple[str, ...]) -> None:
     for seed in range(SEEDS):
         round_ = geo_tiny.geo(seed, terms=terms)
         assert compare(solved(round_), GEO, geo_oracle.vectors(round_)), seed
@@ -69,15 +67,13 @@ def test_regions_for_jobs_are_the_best_and_bounds_hold(
     "terms", [("value", "gpu_cost", "remote_reads"), (*GEO,)], ids=["gpu_cost first", "last"]
 )
 def test_bounds_of_gpu_cost_hold_where_jobs_mix_models_or_may_move_to_cheaper_ones(
-    seed: int, terms: tuple[str, ...], geo_tiny: ModuleType, geo_oracle: ModuleType
+    seed: int, terms: tuple[str, ...]
 ) -> None:
     round_ = geo_tiny.geo(seed, terms=terms)
     compare(solved(round_), GEO, geo_oracle.vectors(round_))
 
 
-def test_homes_of_data_are_the_best_and_bounds_hold(
-    geo_tiny: ModuleType, replicas_oracle: ModuleType
-) -> None:
+def test_homes_of_data_are_the_best_and_bounds_hold() -> None:
     for seed in range(2 * SEEDS):
         round_ = geo_tiny.replicas(seed)
         assert compare(solved(round_), REPLICAS, replicas_oracle.vectors(round_)), seed

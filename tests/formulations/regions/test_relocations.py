@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
 from placewright.rounds import solve_round
+from tests.formulations.regions import geo_tiny, replicas_oracle
 
 SETTLED_AFTER_A_REFUSAL = 792
 """Copies are refused, what is there stays, and a job finds its home beside it after all."""
 
 
 @pytest.mark.nightly(after=1)
-@pytest.mark.parametrize("seeds", [range(80), range(80, 160), [SETTLED_AFTER_A_REFUSAL]])
-def test_where_data_lives_is_the_best_of_all(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType, seeds: range
-) -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(examples(day=25, nightly=80)), range(80, 160), [SETTLED_AFTER_A_REFUSAL]]
+)
+def test_where_data_lives_is_the_best_of_all(seeds: range) -> None:
     for seed in seeds:
         round_ = geo_tiny.replicas(seed)
         plan = solve_round(round_, time_limit=10, isolation="none")

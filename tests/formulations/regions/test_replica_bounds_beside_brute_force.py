@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from placewright.formulations.replicas.problem.compile import (
 from placewright.formulations.replicas.problem.problem import DATA_SUM, HOMELESS, overload_of
 from placewright.formulations.session import Session
 from placewright.solver import InProcess
+from tests.formulations.regions import geo_tiny, replicas_oracle
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 ROUNDS = examples(day=12, nightly=40, long=1_000)
@@ -36,9 +36,7 @@ def fresh() -> Session:
     return Session(InProcess().solve, deadline=time.monotonic() + 60.0)
 
 
-def test_no_bound_is_better_than_the_best_plan(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType
-) -> None:
+def test_no_bound_is_better_than_the_best_plan() -> None:
     reached = 0
     for seed in range(ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -62,9 +60,7 @@ def test_no_bound_is_better_than_the_best_plan(
     assert reached >= 2 * ROUNDS * 0.9
 
 
-def test_no_dataset_costs_less_than_its_bound(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType
-) -> None:
+def test_no_dataset_costs_less_than_its_bound() -> None:
     total = 0
     for seed in range(1000, 1000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -90,9 +86,7 @@ def test_no_dataset_costs_less_than_its_bound(
     assert total
 
 
-def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType
-) -> None:
+def test_no_bound_of_few_datasets_is_better_than_the_best_plan() -> None:
     # An interior point ends with prices that prove nothing in the last of these.
     for seed in (*range(2000, 2000 + ROUNDS), 2041):
         round_ = geo_tiny.replicas(seed)
@@ -117,7 +111,7 @@ def test_no_bound_of_few_datasets_is_better_than_the_best_plan(
 
 
 def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for seed in range(10):
         round_ = geo_tiny.replicas(seed)
@@ -134,9 +128,7 @@ def test_without_the_rows_of_some_unions_bounds_are_weaker_not_wrong(
         assert found[0] <= found[1] <= least
 
 
-def test_no_demand_exceeds_its_bound_where_overload_is_held(
-    geo_tiny: ModuleType,
-) -> None:
+def test_no_demand_exceeds_its_bound_where_overload_is_held() -> None:
     """Whatever jobs ask of all models, overload is at least what the most of one part says."""
     random = np.random.default_rng(0)
     reached = 0

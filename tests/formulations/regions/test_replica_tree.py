@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -32,6 +31,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg
+from tests.formulations.regions import geo_tiny, replicas_oracle
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
 ROUNDS = examples(day=12, nightly=40, long=1_000)
@@ -84,9 +84,7 @@ def test_bounds_by_pdhg_come_near_those_of_a_solver() -> None:
     assert pdhg.run([{}], [start], 50, np.inf)[0][0] == pytest.approx(root.bound, rel=1e-3)
 
 
-def test_no_claim_is_better_than_the_best_plan(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType
-) -> None:
+def test_no_claim_is_better_than_the_best_plan() -> None:
     sharper = 0
     for seed in range(1000, 1000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)
@@ -111,9 +109,7 @@ def test_no_claim_is_better_than_the_best_plan(
     assert sharper
 
 
-def test_a_tree_that_grew_in_the_background_claims_no_more_than_the_best_plan(
-    replicas_oracle: ModuleType, geo_tiny: ModuleType
-) -> None:
+def test_a_tree_that_grew_in_the_background_claims_no_more_than_the_best_plan() -> None:
     sharper = 0
     for seed in range(1000, 1000 + ROUNDS):
         round_ = geo_tiny.replicas(seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,12 +14,13 @@ from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.verify import verify
 from placewright.rounds.sections.sections import flow_section, replica_section
+from tests.formulations.regions import flow_replay, transfer_oracle
 
 NOTHING = Transfers()
 
 
 @pytest.fixture(scope="module")
-def made(flow_replay: ModuleType):
+def made():
     """Schedule copies and drops like `"xa"`; replay and verifier check them."""
 
     def make(wan: Wan, creates: str, drops: str = "", known: Transfers = NOTHING) -> Transfers:
@@ -42,42 +41,42 @@ def _replica(wan: Wan, name: str) -> tuple[int, int]:
     return wan.datasets.index(name[0]), wan.regions.index(name[1])
 
 
-def test_a_copy_takes_the_time_of_its_link(flow_replay, made):
+def test_a_copy_takes_the_time_of_its_link(made):
     wan = flow_replay.line({"x": 10}, {"x": "a"}, {"ab": 5})
     found = made(wan, "xb")
     assert found.creates == ((0, 1, 300),)
     assert [flow.path for flow in found.flows] == [(0, 1)]
 
 
-def test_a_copy_from_two_regions_is_twice_as_fast(flow_replay, made):
+def test_a_copy_from_two_regions_is_twice_as_fast(made):
     wan = flow_replay.line({"x": 10}, {"x": "ac"}, {"ab": 5, "cb": 5})
     assert made(wan, "xb").creates == ((0, 1, 200),)
 
 
-def test_a_fast_detour_is_taken_rather_than_a_slow_link(flow_replay, made):
+def test_a_fast_detour_is_taken_rather_than_a_slow_link(made):
     wan = flow_replay.line({"x": 10}, {"x": "a"}, {"ab": 1, "ac": 20, "cb": 20})
     assert made(wan, "xb").creates == ((0, 1, 150),)
 
 
-def test_a_budget_sends_a_part_by_another_region(flow_replay, made):
+def test_a_budget_sends_a_part_by_another_region(made):
     wan = flow_replay.line({"x": 10}, {"x": "a"}, {"ab": 5, "ac": 5, "cb": 5}, budget={"ab": 4})
     found = made(wan, "xb")
     assert {flow.path: flow.gib for flow in found.flows} == {(0, 1): 4, (0, 2, 1): 6}
 
 
-def test_a_dataset_does_not_pass_a_region_that_may_not_have_it(flow_replay, made):
+def test_a_dataset_does_not_pass_a_region_that_may_not_have_it(made):
     wan = flow_replay.line(
         {"x": 10}, {"x": "a"}, {"ab": 5, "ac": 5, "cb": 5}, budget={"ab": 4}, residency={"x": "ab"}
     )
     assert made(wan, "xb").refused == ((0, 1),)
 
 
-def test_the_more_urgent_copy_goes_first(flow_replay, made):
+def test_the_more_urgent_copy_goes_first(made):
     wan = flow_replay.line({"x": 10, "y": 10}, {"x": "a", "y": "a"}, {"ab": 5})
     assert made(wan, "yb xb").creates == ((1, 1, 300), (0, 1, 500))
 
 
-def test_a_copy_steps_aside_for_one_that_has_no_other_way(flow_replay, made):
+def test_a_copy_steps_aside_for_one_that_has_no_other_way(made):
     links = {"ab": 5, "ac": 5, "cb": 5}
     wan = flow_replay.line(
         {"x": 10, "y": 10}, {"x": "a", "y": "a"}, links, budget={"ab": 10}, residency={"y": "ab"}
@@ -87,7 +86,7 @@ def test_a_copy_steps_aside_for_one_that_has_no_other_way(flow_replay, made):
     assert {(flow.dataset, flow.path) for flow in found.flows} == {(0, (0, 2, 1)), (1, (0, 1))}
 
 
-def test_a_copy_keeps_the_way_that_is_known(flow_replay, made):
+def test_a_copy_keeps_the_way_that_is_known(made):
     wan = flow_replay.line(
         {"x": 10, "y": 10, "z": 10},
         {"x": "a", "y": "a", "z": "c"},
@@ -102,19 +101,19 @@ def test_a_copy_keeps_the_way_that_is_known(flow_replay, made):
     assert made(wan, "xb zb", known=known).refused == ((2, 1),)
 
 
-def test_a_new_replica_is_copied_on(flow_replay, made):
+def test_a_new_replica_is_copied_on(made):
     wan = flow_replay.line({"x": 10}, {"x": "a"}, {"ab": 5, "bc": 5})
     assert made(wan, "xc xb").creates == ((0, 2, 500), (0, 1, 300)) or made(
         wan, "xb xc"
     ).creates == ((0, 1, 300), (0, 2, 500))
 
 
-def test_a_copy_under_way_is_a_source_once_it_is_complete(flow_replay, made):
+def test_a_copy_under_way_is_a_source_once_it_is_complete(made):
     wan = flow_replay.line({"x": 10}, {}, {"ab": 5}, copying={"x a": 400})
     assert made(wan, "xb").creates == ((0, 1, 600),)
 
 
-def test_a_copy_waits_for_a_drop_that_makes_room(flow_replay, made):
+def test_a_copy_waits_for_a_drop_that_makes_room(made):
     wan = flow_replay.line(
         {"x": 10, "y": 10}, {"x": "a", "y": "b"}, {"ab": 5, "bc": 5}, storage={"b": 10}
     )
@@ -123,12 +122,12 @@ def test_a_copy_waits_for_a_drop_that_makes_room(flow_replay, made):
     assert found.drops == ((1, 1, 300),)
 
 
-def test_a_drop_does_not_wait_where_another_replica_is(flow_replay, made):
+def test_a_drop_does_not_wait_where_another_replica_is(made):
     wan = flow_replay.line({"x": 10, "y": 10}, {"x": "a", "y": "bc"}, {"ab": 5}, storage={"b": 10})
     assert made(wan, "xb", "yb").drops == ((1, 1, 100),)
 
 
-def test_two_full_regions_do_not_swap_their_only_replicas(flow_replay, made):
+def test_two_full_regions_do_not_swap_their_only_replicas(made):
     wan = flow_replay.line(
         {"x": 10, "y": 10}, {"x": "a", "y": "b"}, {"ab": 5, "ba": 5}, storage={"a": 10, "b": 10}
     )
@@ -137,7 +136,7 @@ def test_two_full_regions_do_not_swap_their_only_replicas(flow_replay, made):
     assert found.drops == ()
 
 
-def test_two_full_regions_swap_with_the_help_of_a_third_that_has_one(flow_replay, made):
+def test_two_full_regions_swap_with_the_help_of_a_third_that_has_one(made):
     wan = flow_replay.line(
         {"x": 10, "y": 10},
         {"x": "ac", "y": "b"},
@@ -147,20 +146,20 @@ def test_two_full_regions_swap_with_the_help_of_a_third_that_has_one(flow_replay
     assert made(wan, "xb ya", "xa yb").refused == ()
 
 
-def test_the_last_replica_stays_when_its_copy_is_refused(flow_replay, made):
+def test_the_last_replica_stays_when_its_copy_is_refused(made):
     wan = flow_replay.line({"x": 10}, {"x": "a"}, {"ab": 5}, budget={"ab": 9})
     found = made(wan, "xb", "xa")
     assert found == Transfers(refused=((0, 1),))
 
 
-def test_links_of_no_use_lead_nowhere(flow_replay):
+def test_links_of_no_use_lead_nowhere():
     wan = flow_replay.line(
         {"x": 1}, {"x": "a"}, {"ab": 1, "bc": 0, "bd": 1}, budget={"bd": 0}, copying={"x d": 10**6}
     )
     assert reachable(wan, 0).tolist() == [True, True, False, True]
 
 
-def test_replicas_that_cannot_come_or_go_are_an_error(flow_replay):
+def test_replicas_that_cannot_come_or_go_are_an_error():
     wan = flow_replay.line({"x": 1}, {"x": "a"}, {"ab": 1}, copying={"x c": 500})
     for creates, drops in (([(0, 0)], []), ([(0, 2)], []), ([], [(0, 2)]), ([(0, 1)] * 2, [])):
         with pytest.raises(ValueError, match="replica"):
@@ -224,7 +223,7 @@ def _rounds(draw) -> tuple[dict, list[str], list[str]]:
 
 @settings(max_examples=300)
 @given(_rounds())
-def test_transfers_keep_every_rule(flow_replay, made, drawn):
+def test_transfers_keep_every_rule(made, drawn):
     arguments, creates, drops = drawn
     storage = {r: max(0, gib) for r, gib in arguments.pop("storage").items()}
     wan = flow_replay.line(**arguments, storage=storage)
@@ -263,7 +262,7 @@ def _tiny(flow_replay, seed: int) -> tuple[Wan, list, list]:
     return wan, [tuple(copy) for copy in creates if rng.random() < 0.8], drops
 
 
-def test_hardly_more_is_refused_than_must_be(flow_replay, transfer_oracle, made):
+def test_hardly_more_is_refused_than_must_be(made):
     carried = most = short = 0
     for seed in range(400):
         wan, creates, drops = _tiny(flow_replay, seed)

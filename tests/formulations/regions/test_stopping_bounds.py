@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 import pytest
 from formulation_parameters import set_parameters
@@ -11,6 +9,7 @@ from formulation_parameters import set_parameters
 from placewright.formulations.geo import parameters
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
+from tests.formulations.regions import geo_oracle, geo_tiny
 
 TERMS = ("value", "remote_reads", "egress_cost", "gpu_cost")
 
@@ -24,11 +23,7 @@ def region_by_region(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("large", [20_000, -1], ids=["with a solver", "without"])
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_plan_beats_them_whatever_the_priorities(
-    geo_oracle: ModuleType,
-    geo_tiny: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    first: int,
-    large: int,
+    monkeypatch: pytest.MonkeyPatch, first: int, large: int
 ) -> None:
     monkeypatch.setattr("placewright.rounds.regions.region_rounds.LARGE", large)
     for seed in range(first, first + 20):

@@ -5,8 +5,6 @@ No plan beats a bound, neither of the monolithic model nor of regions decided on
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 from formulation_parameters import set_parameters
 
@@ -15,6 +13,7 @@ from placewright.instances.documents.plan import Certificate
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.regions import geo_oracle, geo_tiny
 
 TERMS = ("value", "remote_reads", "egress_cost", "gpu_cost")
 COSTS = 3
@@ -45,9 +44,7 @@ def assert_no_plan_beats(certificate: Certificate, plans: set[tuple[int, ...]]) 
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("first", range(0, 120, 20))
-def test_the_highest_class_comes_first_then_the_next_then_costs(
-    geo_oracle: ModuleType, geo_tiny: ModuleType, first: int
-) -> None:
+def test_the_highest_class_comes_first_then_the_next_then_costs(first: int) -> None:
     classes = 0
     for seed in range(first, first + 20):
         round_ = geo_tiny.geo(seed, terms=TERMS, priority="strict")
@@ -64,7 +61,7 @@ def test_the_highest_class_comes_first_then_the_next_then_costs(
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
-    geo_oracle: ModuleType, geo_tiny: ModuleType, monkeypatch: pytest.MonkeyPatch, first: int
+    monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     best = 0
@@ -80,7 +77,7 @@ def test_no_plan_beats_the_bounds_of_rounds_decided_region_by_region(
     assert best >= 18
 
 
-def test_one_precedence_is_decided_as_without_classes(geo_tiny: ModuleType) -> None:
+def test_one_precedence_is_decided_as_without_classes() -> None:
     for seed in range(20):
         rounds = [geo_tiny.geo(seed, priority=each) for each in ("strict", "preemption")]
         if len({job.priority for job in rounds[0].jobs if job.running is None}) > 1:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrupting import Corruption, Edit, Raw, assert_broken, broken_alone, set_in
+from examples import examples
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.policy import Freeing, Policy
@@ -40,6 +39,7 @@ from placewright.instances.verify.rules.interleaving import (
     RULES_OF_GROUPS,
     RULES_OF_TURNS,
 )
+from tests.instances.verify import test_disruption_corruptions
 
 
 def job_on(name: str, *places: tuple[str, list[int]], **fields: Any) -> Raw:
@@ -638,10 +638,8 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
     assert_broken(check(edit), rules, where)
 
 
-def test_every_rule_is_broken_alone_by_some_corruption(
-    helper: Callable[[str, str], ModuleType],
-) -> None:
-    beside = helper(__file__, "test_disruption_corruptions").CORRUPTIONS
+def test_every_rule_is_broken_alone_by_some_corruption() -> None:
+    beside = test_disruption_corruptions.CORRUPTIONS
     alone = broken_alone([*CORRUPTIONS.values(), *beside.values()])
     # Files of their own beside this one have the others.
     others = (RULES_OF_GPU_PARTS, RULES_OF_ARRANGEMENT, RULES_OF_CELLS, RULES_OF_REASONS_OF_CELLS)
@@ -805,7 +803,7 @@ section_noise = st.dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(day=100, nightly=300))
 @given(noise=st.lists(decision_noise, max_size=8), sections_=st.lists(section_noise, max_size=2))
 def test_no_plan_makes_the_verifier_stumble(noise: list[Raw], sections_: list[Raw]) -> None:
     freeing = Freeing(level="rack", gpu_worth_s=1)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright import InvalidInputError, solve_round
 from placewright.instances.converters import read_kubernetes
 from placewright.live.serve.extender import Extender, args_of
@@ -260,7 +261,7 @@ def places_in(value, place=()):
 
 
 @given(place=st.sampled_from(list(places_in(ARGS))[1:]), value=VALUES)
-@settings(max_examples=300)
+@settings(max_examples=examples(day=60, nightly=300))
 def test_whatever_is_sent_is_answered_or_refused(place, value):
     changed = copy.deepcopy(ARGS)
     at = changed

@@ -7,6 +7,8 @@ import time
 import httpx
 import pytest
 
+from tests.live.serve import callers
+
 pytestmark = pytest.mark.browser
 
 CHROMIUM = "/usr/bin/chromium"
@@ -14,10 +16,9 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backg
 
 
 @pytest.mark.nightly
-def test_a_browser_shows_the_last_round(helper, bundled, tmp_path):
+def test_a_browser_shows_the_last_round(bundled, tmp_path):
     from playwright.sync_api import sync_playwright
 
-    callers = helper(__file__, "callers")
     asked, wrong = [], []
     with callers.running(tmp_path) as service, sync_playwright() as playwright:
         solve = f"{service.url}/v1alpha2/solve"

@@ -20,17 +20,13 @@ import pytest
 from examples import examples
 from placewright.cli.app import main
 from placewright.live.serve.app import REQUEST_S
+from tests.live.serve import callers
 
 SECONDS, CALLERS = examples(day=3, nightly=10), 50
 GROWTH_MIB = 24
 
 
-@pytest.fixture(scope="module")
-def callers(helper):
-    return helper(__file__, "callers")
-
-
-def test_fifty_callers_get_right_answers_or_are_told_to_come_again(callers, tmp_path):
+def test_fifty_callers_get_right_answers_or_are_told_to_come_again(tmp_path):
     with callers.running(tmp_path) as service:
         figures = asyncio.run(callers.hammer(service, CALLERS, SECONDS))
         seen = {int(status.split()[1]) for status in figures.answers}
@@ -88,7 +84,7 @@ UNKNOWN = SLOW_FILTER.replace(b"/extender/filter", b"/v1alpha2/solve")
 @pytest.mark.parametrize(
     "first", [b"", SLOW_HEAD, ASKED_ONCE, SLOW_FILTER, UNKNOWN], ids=lambda one: str(one[:20])
 )
-def test_callers_without_a_token_keep_nobody_from_an_answer(callers, tmp_path, bundled, first):
+def test_callers_without_a_token_keep_nobody_from_an_answer(tmp_path, bundled, first):
     body = {"round": bundled("quickstart"), "plan": {}}
     with callers.running(tmp_path) as service, holding(service, HELD, first):
         for _ in range(2):
@@ -102,14 +98,14 @@ def test_callers_without_a_token_keep_nobody_from_an_answer(callers, tmp_path, b
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", [b"", SLOW_HEAD], ids=["silent", "slow"])
-def test_a_connection_without_a_request_ends(callers, tmp_path, first):
+def test_a_connection_without_a_request_ends(tmp_path, first):
     with callers.running(tmp_path) as service, holding(service, 1, first) as (one,):
         one.settimeout(4 * REQUEST_S)
         assert one.recv(1) == b""
 
 
 @pytest.mark.nightly
-def test_who_sends_slowly_takes_no_place_and_is_refused(callers, tmp_path, bundled):
+def test_who_sends_slowly_takes_no_place_and_is_refused(tmp_path, bundled):
     head = b"Authorization: Bearer " + callers.TOKEN.encode() + b"\r\nHost:"
     slow = UNKNOWN.replace(b"Host:", head, 1)
     with callers.running(tmp_path) as service, holding(service, 20, slow) as held:
@@ -125,7 +121,7 @@ def test_who_sends_slowly_takes_no_place_and_is_refused(callers, tmp_path, bundl
             assert one.recv(100).startswith(b"HTTP/1.1 408")
 
 
-def test_a_signal_ends_the_service_and_its_processes(callers, tmp_path):
+def test_a_signal_ends_the_service_and_its_processes(tmp_path):
     with callers.running(tmp_path) as service:
         process = service.process
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -139,7 +135,7 @@ def test_a_signal_ends_the_service_and_its_processes(callers, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_service_that_is_killed_leaves_no_process(callers, tmp_path):
+def test_a_service_that_is_killed_leaves_no_process(tmp_path):
     with callers.running(tmp_path) as service:
         process = service.process
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -158,7 +154,7 @@ def _runs(process):
         return False
 
 
-def test_a_plan_of_files_is_shown_and_followed(callers, tmp_path, bundled):
+def test_a_plan_of_files_is_shown_and_followed(tmp_path, bundled):
     round_file, plan_file = tmp_path / "round.json", tmp_path / "plan.json"
     files = ["--round", str(round_file), "--plan", str(plan_file)]
     with callers.running(tmp_path, *files) as service:
@@ -226,7 +222,7 @@ def certificates(tmp_path_factory):
 
 
 @pytest.mark.nightly
-def test_with_a_client_ca_nobody_else_connects(callers, tmp_path, certificates):
+def test_with_a_client_ca_nobody_else_connects(tmp_path, certificates):
     names = ("certificate", "server.crt"), ("key", "server.key"), ("client-ca", "ca.crt")
     options = [word for name, file in names for word in (f"--{name}", str(certificates / file))]
     alone = ssl.create_default_context(cafile=str(certificates / "ca.crt"))

@@ -47,7 +47,7 @@ def test_muri(row: dict[str, str]) -> None:
     assert found["jct_p99_s"] == pytest.approx(float(row["p99_published"]), rel=1e-6)
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "row",
     [r for r in rows("muri.csv") if r["policy"] in GROUPED and r["jct_artifact_rerun"]],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from replay_traces import trace_of
 
+from examples import examples
 from placewright.instances.documents.plan import Plan
 from placewright.instances.traces.trace import SECOND, Trace
 from placewright.instances.verify import verify
@@ -37,14 +38,17 @@ def test_a_shorter_job_preempts() -> None:
     assert found.stops.tolist() == [1, 0]
 
 
+JOBS = examples(day=12, nightly=30)
+
+
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_replay_repeats(seed: int) -> None:
     rng = np.random.default_rng(seed)
     trace = Trace.of(
-        SECOND * rng.integers(0, 300, 30),
-        2 ** rng.integers(0, 5, 30),
-        SECOND * rng.integers(1, 99, 30),
+        SECOND * rng.integers(0, 300, JOBS),
+        2 ** rng.integers(0, 5, JOBS),
+        SECOND * rng.integers(1, 99, JOBS),
     )
     first, again = (play(trace, ReplaySpec("smith", (8, 8))) for _ in range(2))
     assert first.end_us.tolist() == again.end_us.tolist()
