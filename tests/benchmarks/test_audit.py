@@ -106,7 +106,7 @@ def test_a_kueue_is_read_with_the_hosts_of_its_topology_assignments():
     assert [task.host for task in placed.tasks] == ["gpu-26", "gpu-28", "gpu-30", "gpu-30"]
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @needs_data
 @pytest.mark.parametrize(("seed", "gap"), [(1, 0.0), (3, 0.121), (5, 0.145)])
 def test_the_audit_of_a_kueue_finds_the_distance_that_is_known(seed, gap):

@@ -339,7 +339,7 @@ def test_rows_say_how_much_better_ours_is_and_means_how_little_on_any_seed(
     assert rows[-1].figures["at least %"] == min(alone[:2])
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.skipif(not TRACES.is_dir(), reason="needs the traces of Muri")
 @pytest.mark.parametrize("variant", ["", "weighted"])
 def test_on_the_published_trace_no_way_of_matching_is_better_than_ours(

@@ -108,7 +108,7 @@ def test_no_method_beats_a_bound() -> None:
     assert {row.method for row in rows} == {OURS, network.WITHOUT, "first fit", "random"}
 
 
-@pytest.mark.nightly(after=1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [LOOSE, FULL])
 def test_rules_beat_no_bound_of_larger_rounds(kind: Kind) -> None:
     case = network.Case(kind, 160, 0)
