@@ -134,9 +134,7 @@ def refused(*_args: object, **_options: object) -> None:
         ("placewright.report.panels.waiting.explain_all", "was not computed; below is what"),
     ],
 )
-def test_what_fails_of_an_explanation_takes_nothing_else_of_the_page(
-    subjects, broken, said, monkeypatch
-):
+def test_what_fails_of_an_explanation_takes_nothing_else_of_the_page(broken, said, monkeypatch):
     monkeypatch.setattr(broken, refused)
     text = Elements(render_report(*subjects.solved("quickstart"), time_limit=4)).text
     assert said in text

@@ -23,6 +23,7 @@ from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 from placewright.topology import Cluster
 from placewright.topology.collectives import bottleneck, time_us
+from tests.formulations.gang import tiny_arrangement
 
 Raw = dict[str, Any]
 SWITCHED = ("dgx-a100", "dgx-h100", "gb200-nvl72-tray", None)
@@ -174,7 +175,7 @@ def test_no_plan_beats_a_bound_of_trees_and_meshes(
 @pytest.mark.parametrize("cells", [6_000, -1])
 @pytest.mark.parametrize("moving", [False, True])
 def test_collectives_of_tied_and_running_jobs_make_valid_plans(
-    tiny_arrangement: Any, monkeypatch: pytest.MonkeyPatch, cells: int, moving: bool
+    monkeypatch: pytest.MonkeyPatch, cells: int, moving: bool
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
 

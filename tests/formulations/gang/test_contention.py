@@ -16,6 +16,7 @@ from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
+from tests.formulations.gang import oracle_contention, tiny_arrangement
 
 Raw = dict[str, Any]
 STABLE = {
@@ -66,9 +67,7 @@ def values_of(round_: Round, plan: Plan) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("backend", "examples"), [("highs", 300), ("cp-sat", 25), ("cbc", 15), ("scip", 15)]
 )
-def test_tiny_rounds_have_the_optimum_of_enumeration(
-    oracle_contention: Any, backend: str, examples: int
-) -> None:
+def test_tiny_rounds_have_the_optimum_of_enumeration(backend: str, examples: int) -> None:
     for seed in range(tried(examples)):
         round_ = oracle_contention.tiny_round(random.Random(seed))
         plan = solve_round(round_, backend=backend, gap=0.0, isolation="none")
@@ -150,7 +149,7 @@ def test_without_the_term_seven_of_twelve_rounds_overload_links() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("examples", [150])
 def test_plans_of_large_rounds_are_valid_and_their_bounds_hold(
-    oracle_contention: Any, monkeypatch: pytest.MonkeyPatch, examples: int
+    monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     for seed in range(tried(examples)):
@@ -172,7 +171,7 @@ def test_plans_of_large_rounds_are_valid_and_their_bounds_hold(
 @pytest.mark.parametrize("cells", [6_000, -1])
 @pytest.mark.parametrize("moving", [False, True])
 def test_rates_of_tied_and_running_jobs_make_valid_plans(
-    tiny_arrangement: Any, monkeypatch: pytest.MonkeyPatch, cells: int, moving: bool
+    monkeypatch: pytest.MonkeyPatch, cells: int, moving: bool
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
 

@@ -20,6 +20,7 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.rounds import solve_round
 from placewright.solver import InProcess
+from tests.formulations.gang import oracle_contention
 
 Counts = dict[Any, int]
 
@@ -90,7 +91,7 @@ def test_spread_limits_the_cuts() -> None:
 
 
 @pytest.mark.parametrize("examples", [300])
-def test_no_plan_of_tiny_rounds_beats_the_bound(oracle_contention: Any, examples: int) -> None:
+def test_no_plan_of_tiny_rounds_beats_the_bound(examples: int) -> None:
     positive = met = 0
     for seed in range(tried(examples)):
         raw = oracle_contention.tiny_round(random.Random(seed)).model_dump()
