@@ -83,7 +83,7 @@ def convert_itp(
     """
     check_output(output, *traces)
     from placewright.instances.converters import read_itp
-    from placewright.instances.converters.support.wan_files import read_folder
+    from placewright.instances.converters.traces.wan import read_folder
 
     grid = None if wan is None else read_folder(wan).grid
     write_conversion(

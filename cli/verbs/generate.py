@@ -146,7 +146,7 @@ def _regions(
     wan: str | None,
 ) -> str:
     """Write a round of regions, and return what it is like."""
-    from placewright.instances.converters.support.wan_files import read_folder
+    from placewright.instances.converters.traces.wan import read_folder
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.generators.geo import facts_of, generate
     from placewright.instances.io.files import write

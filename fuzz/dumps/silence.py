@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from placewright.instances.converters.kubernetes.ledger import CLAIMS
-from placewright.instances.converters.ledger import Ledger, Rule, Use
+from placewright.instances.converters.ledger import Ledger, Rule, Use, expanded
 from placewright.instances.converters.slurm.texts import blocks, table
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.documents.caveats import CAVEATS
@@ -106,7 +106,8 @@ def _missing(change: Change, before: LiveConversion, after: LiveConversion) -> s
 
 
 def _retyped(ledger: Ledger, raw: dict[str, Any], rng: Random, *, is_text: bool) -> Change | None:
-    read = frozenset(ledger.read.split()) & (WORDS if is_text else frozenset(ledger.read.split()))
+    read = frozenset(expanded(ledger.read))
+    read &= WORDS if is_text else read
     places = [
         (path, holder, key)
         for path, holder, key in _leaves(raw, ledger.table, "")

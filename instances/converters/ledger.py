@@ -7,6 +7,7 @@ no release of a source adds a rule in silence.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,15 @@ MAX_UNKNOWN = 5
 """Unknown fields that are named together."""
 
 _MAX_PATH = 200
+
+
+def expanded(paths: str) -> list[str]:
+    """Return paths, of which some share what is before a parenthesis."""
+    return re.sub(
+        r"(\S+)\(([^()]*)\)",
+        lambda match: " ".join(f"{match[1]}{path}" for path in match[2].split()),
+        paths,
+    ).split()
 
 
 class Use(Enum):
@@ -108,7 +118,8 @@ class Ledger:
     kind
         As the bookkeeping calls such objects.
     read, no_effect
-        Paths, such as `spec.nodeName`, separated by white space; lists on the way have no index.
+        Paths, such as `spec.nodeName`, separated by white space; lists on the way have no index,
+        and `spec.(nodeName priority)` are two.
     told
         Rules by path.
     """
@@ -141,9 +152,9 @@ class Ledger:
 
     def uses(self) -> Iterator[tuple[str, Use | Told]]:
         """Yield each path of the table, and what becomes of it."""
-        for path in self.read.split():
+        for path in expanded(self.read):
             yield path, Use.READ
-        for path in self.no_effect.split():
+        for path in expanded(self.no_effect):
             yield path, Use.NO_EFFECT
         yield from self.told.items()
 

@@ -50,9 +50,6 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
 from placewright.topology.units import WHOLE_GPU
 
-# What is read of Ray's state: its nodes, and placement groups with their bundles.
-
-
 GPU, CPU, MEMORY = "GPU", "CPU", "memory"
 """Resources of Ray; memory is in bytes."""
 

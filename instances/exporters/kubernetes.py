@@ -36,9 +36,6 @@ from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.exporters.needs import VAIN, Needs, stopping
 from placewright.topology.units import WHOLE_GPU
 
-# Calls of kubectl, each of which the server refuses if its object is no longer as it was.
-
-
 GUARDS = """
 # all JOB..., any JOB...: whether nothing was skipped of each of them, of one of them
 all() {

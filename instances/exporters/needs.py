@@ -14,9 +14,6 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 
-# Which jobs of a plan have to stop before which start: none stops in vain, or starts too early.
-
-
 STOPS = (DecisionKind.PREEMPT, DecisionKind.MIGRATE)
 VAIN = "jobs that wait for others, or stop for them, of which it cannot be told"
 """What is counted of jobs that `Needs.consistent` leaves out."""

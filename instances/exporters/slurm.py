@@ -43,9 +43,6 @@ from placewright.instances.errors import printable
 from placewright.instances.exporters.kubernetes import GUARDS, guards
 from placewright.instances.exporters.needs import VAIN, Needs, stopping
 
-# What a plan decides about Slurm's jobs: their numbers, users, and hosts before and after.
-
-
 JOB = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 CannotSay = Callable[[str, str], None]

@@ -26,9 +26,6 @@ from placewright.instances.traces.trace import (
     rows_kept,
 )
 
-# How a file begins: some formats of traces without a header are recognised by it.
-
-
 _HEAD_BYTES = 1 << 16
 
 

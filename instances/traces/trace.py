@@ -12,9 +12,6 @@ import numpy.typing as npt
 
 from placewright.array_types import Floats, Ints
 
-# `Names`: the names of the jobs of a trace, made when they are asked for.
-
-
 _PIECE = 1 << 16
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters import convert_wan, read_wan
-from placewright.instances.converters.support.wan_files import TIERS, read_folder, read_grid
+from placewright.instances.converters.traces.wan import TIERS, read_folder, read_grid
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.geo import WanLink
 from placewright.instances.errors import InvalidInputError

@@ -31,8 +31,6 @@ from placewright.instances.documents.cluster import (
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.units import HOST_LEVEL
 
-# What is read of HiveD's scheduler configuration.
-
 
 def _number(value: Any) -> int:
     whole = isinstance(value, int) and not isinstance(value, bool)

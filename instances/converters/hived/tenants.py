@@ -33,9 +33,6 @@ from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.io.files import load_values
 
-# Virtual clusters of HiveD as tenants, and by what a round tells their chains apart.
-
-
 _KIND = "cells"
 
 

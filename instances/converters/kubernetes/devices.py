@@ -33,7 +33,7 @@ from placewright.instances.converters.kubernetes.sources import (
     key_of,
     name_of,
 )
-from placewright.instances.converters.ledger import Ledger
+from placewright.instances.converters.ledger import Ledger, expanded
 from placewright.instances.errors import InvalidInputError
 
 _GPU = "gpu."
@@ -88,7 +88,7 @@ def with_devices(sources: Sources, book: Bookkeeping) -> Sources:
 
 def _is_right(source: Source, ledger: Ledger, book: Bookkeeping) -> bool:
     """Whether all that is read of an object has its type; if not, it is refused and left out."""
-    read = [path for path in ledger.read.split() if path.startswith(("spec.", "status."))]
+    read = [path for path in expanded(ledger.read) if path.startswith(("spec.", "status."))]
     wrong = (w for path in (*read, *_DEEPER) for w in _wrong(source.raw, path.split("."), ()))
     for path, value, kind in wrong:
         expected, place = f"expected {_TEXTS[kind]}", (*source.path, *path)

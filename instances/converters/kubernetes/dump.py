@@ -53,9 +53,6 @@ from placewright.instances.converters.kubernetes.sources import (
 from placewright.instances.converters.ledger import Rule, caveats_of_all
 from placewright.instances.documents.caveats import Caveat, annotation_of
 
-# Priority classes give pods their priority; disruption budgets say what may not be stopped.
-
-
 _CLASS_LABEL = "kueue.x-k8s.io/priority-class"
 
 

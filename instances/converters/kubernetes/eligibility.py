@@ -44,9 +44,6 @@ from placewright.instances.converters.slurm.texts import compress
 from placewright.instances.converters.support.live import Condition, HostSets
 from placewright.instances.documents.source_keys import OWN_GATE
 
-# What pods ask for, and how they are.
-
-
 _SHARES = ("gpu-fraction", "gpu-memory")
 _SLICED = ("nvidia.com/gpumem", "nvidia.com/gpucores", "volcano.sh/vgpu-")
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"

@@ -60,9 +60,6 @@ from placewright.instances.documents.source_keys import (
     OWN_GATE,
 )
 
-# What is read of Kueue's objects, v1beta1 and v1beta2.
-
-
 KUEUE = "kueue.x-k8s.io"
 WORKLOAD = Kind(KUEUE, "Workload")
 CLUSTER_QUEUE, LOCAL_QUEUE = Kind(KUEUE, "ClusterQueue"), Kind(KUEUE, "LocalQueue")

@@ -40,9 +40,6 @@ from placewright.instances.documents.quantities import MAX_GPU
 from placewright.instances.documents.source_keys import HELD, LEAVES
 from placewright.topology.units import HOST_LEVEL
 
-# Jobs of a round, out of gangs: what their tasks ask for, and where those that run are.
-
-
 MAX_OPTIONS = 64
 MAX_GROUPS = 64
 MAX_NAME = 253

@@ -26,9 +26,6 @@ from placewright.instances.documents.caveats import Caveat
 from placewright.instances.documents.policy import Preemption, Tenant
 from placewright.instances.documents.source_keys import OWN_CHECK
 
-# Kueue: which queue a workload is in and what that may hold, and what its pods ask for.
-
-
 KIND = "workloads"
 _REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
 _WEIGHTS = 1000

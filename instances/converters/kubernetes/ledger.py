@@ -8,10 +8,7 @@ from placewright.instances.converters.kubernetes import groups as kr
 from placewright.instances.converters.kubernetes.eligibility import HYPER_NODE
 from placewright.instances.converters.kubernetes.groups import COSCHEDULING, KAI, NATIVE, VOLCANO
 from placewright.instances.converters.kubernetes.sources import Kind
-from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule, Told
-
-# Ledgers of classes, budgets and controllers: what pods say only by name, or not at all.
-
+from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule, Told, expanded
 
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "PriorityClass")
 QUEUE_CLASS = Kind("kueue.x-k8s.io", "WorkloadPriorityClass")
@@ -44,7 +41,7 @@ _REMOTE = Rule("multikueue", "that another controller runs it is not read")
 
 def prefixed(prefix: str, paths: str) -> str:
     """Return paths below another one."""
-    return " ".join(f"{prefix}{path}" for path in paths.split())
+    return " ".join(f"{prefix}{path}" for path in expanded(paths))
 
 
 FURTHER_LEDGERS: Mapping[Kind, Ledger] = {
@@ -66,12 +63,11 @@ FURTHER_LEDGERS: Mapping[Kind, Ledger] = {
     JOB_SET: Ledger(
         "job sets",
         META_READ,
-        f"""{META_NO_EFFECT} {CONDITIONS} spec.coordinator spec.failurePolicy spec.network
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.(coordinator failurePolicy network successPolicy
+        suspend ttlSecondsAfterFinished volumeClaimPolicies)
         {prefixed("spec.replicatedJobs.", "groupName name replicas template")}
-        spec.successPolicy spec.suspend spec.ttlSecondsAfterFinished spec.volumeClaimPolicies
-        status.currentInPlaceRestartAttempt status.previousInPlaceRestartAttempt
-        status.replicatedJobsStatus status.restarts status.restartsCountTowardsMax
-        status.terminalState""",
+        status.(currentInPlaceRestartAttempt previousInPlaceRestartAttempt
+        replicatedJobsStatus restarts restartsCountTowardsMax terminalState)""",
         {
             "spec.managedBy": {"jobset.sigs.k8s.io/jobset-controller": None, OTHERWISE: _REMOTE},
             "spec.replicatedJobs.dependsOn": _STARTUP,
@@ -81,9 +77,8 @@ FURTHER_LEDGERS: Mapping[Kind, Ledger] = {
     LEADER_WORKER_SET: Ledger(
         "leader-worker sets",
         META_READ,
-        f"""{META_NO_EFFECT} {CONDITIONS} spec.leaderWorkerTemplate spec.networkConfig
-        spec.replicas spec.rolloutStrategy status.hpaPodSelector status.readyReplicas
-        status.replicas status.updatedReplicas""",
+        f"""{META_NO_EFFECT} {CONDITIONS} spec.(leaderWorkerTemplate networkConfig replicas
+        rolloutStrategy) status.(hpaPodSelector readyReplicas replicas updatedReplicas)""",
         {"spec.startupPolicy": {"LeaderReady": _STARTUP}},
     ),
 }
@@ -125,10 +120,9 @@ DEVICE_LEDGERS: Mapping[Kind, Ledger] = {
         prefixed("status.allocation.devices.results.", "driver pool device"),
         f"""{prefixed("status.allocation.devices.results.", "adminAccess bindingConditions")}
         {prefixed("status.allocation.devices.results.", "request tolerations")}
-        status.allocation.devices.results.bindingFailureConditions
-        status.allocation.devices.results.skipNodeOperations status.allocation.devices.config
-        status.allocation.allocationTimestamp status.allocation.nodeSelector status.devices
-        status.reservedFor""",
+        status.allocation.devices.results.(bindingFailureConditions skipNodeOperations)
+        status.allocation.devices.config status.allocation.(allocationTimestamp
+        nodeSelector) status.(devices reservedFor)""",
         prefixed("status.allocation.devices.results.", "consumedCapacity shareID"),
     ),
     CLAIM_TEMPLATE: _claim("spec.spec.", no_effect="spec.metadata"),
@@ -210,36 +204,28 @@ _CONTAINER_NO_EFFECT = """
 
 
 _TEMPLATE_READ = """
-    spec.containers.resources.requests spec.containers.resources.limits
-    spec.containers.restartPolicy spec.containers.ports.hostPort spec.containers.ports.protocol
-    spec.containers.ports.containerPort spec.initContainers.ports.containerPort spec.hostNetwork
-    spec.initContainers.resources.requests spec.initContainers.resources.limits
-    spec.initContainers.restartPolicy spec.initContainers.ports.hostPort
-    spec.initContainers.ports.protocol
-    spec.resources.requests spec.resources.limits spec.overhead spec.nodeName spec.nodeSelector
+    spec.containers.resources.(requests limits) spec.containers.restartPolicy
+    spec.containers.ports.(hostPort protocol containerPort)
+    spec.initContainers.ports.(containerPort hostPort protocol) spec.(hostNetwork overhead
+    nodeName nodeSelector priority schedulingGates schedulingGroup activeDeadlineSeconds)
+    spec.initContainers.resources.(requests limits) spec.initContainers.restartPolicy
+    spec.resources.(requests limits)
     spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
-    spec.tolerations.key spec.tolerations.operator spec.tolerations.value spec.tolerations.effect
-    spec.topologySpreadConstraints.labelSelector spec.topologySpreadConstraints.matchLabelKeys
-    spec.topologySpreadConstraints.maxSkew spec.topologySpreadConstraints.minDomains
-    spec.topologySpreadConstraints.nodeAffinityPolicy
-    spec.topologySpreadConstraints.nodeTaintsPolicy spec.topologySpreadConstraints.topologyKey
-    spec.priority spec.schedulingGates spec.schedulingGroup spec.activeDeadlineSeconds
+    spec.tolerations.(key operator value effect)
+    spec.topologySpreadConstraints.(labelSelector matchLabelKeys maxSkew minDomains
+    nodeAffinityPolicy nodeTaintsPolicy topologyKey)
 """
 _TEMPLATE_NO_EFFECT = " ".join(
     (
         """
-        spec.automountServiceAccountToken spec.dnsConfig spec.dnsPolicy spec.enableServiceLinks
-        spec.ephemeralContainers spec.hostAliases spec.hostIPC spec.hostPID
-        spec.hostUsers
-        spec.hostname spec.hostnameOverride spec.imagePullSecrets spec.os
-        spec.readinessGates spec.restartPolicy spec.runtimeClassName spec.schedulerName
-        spec.securityContext spec.serviceAccount spec.serviceAccountName spec.setHostnameAsFQDN
-        spec.shareProcessNamespace spec.subdomain spec.terminationGracePeriodSeconds
-        spec.tolerations.tolerationSeconds
-        spec.volumes.azureFile spec.volumes.configMap spec.volumes.downwardAPI
-        spec.volumes.emptyDir spec.volumes.gitRepo spec.volumes.hostPath spec.volumes.image
-        spec.volumes.name spec.volumes.nfs spec.volumes.projected spec.volumes.secret
-        """,
+    spec.(automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks
+    ephemeralContainers hostAliases hostIPC hostPID hostUsers hostname hostnameOverride
+    imagePullSecrets os readinessGates restartPolicy runtimeClassName schedulerName
+    securityContext serviceAccount serviceAccountName setHostnameAsFQDN
+    shareProcessNamespace subdomain terminationGracePeriodSeconds)
+    spec.tolerations.tolerationSeconds spec.volumes.(azureFile configMap downwardAPI
+    emptyDir gitRepo hostPath image name nfs projected secret)
+""",
         prefixed("spec.containers.", _CONTAINER_NO_EFFECT),
         prefixed("spec.initContainers.", _CONTAINER_NO_EFFECT),
     )
@@ -269,18 +255,11 @@ POD = Ledger(
     f"""{META_READ} {DELETED} {_TEMPLATE_READ} spec.preemptionPolicy spec.priorityClassName
     status.phase status.startTime status.conditions status.extendedResourceClaimStatus
     status.containerStatuses.allocatedResources status.containerStatuses.resources""",
-    f"""{META_NO_EFFECT_OF_DELETED} {_TEMPLATE_NO_EFFECT}
-    status.allocatedResources status.ephemeralContainerStatuses
-    status.containerStatuses.allocatedResourcesStatus status.containerStatuses.containerID
-    status.containerStatuses.image status.containerStatuses.imageID
-    status.containerStatuses.lastState status.containerStatuses.name
-    status.containerStatuses.ready status.containerStatuses.restartCount
-    status.containerStatuses.started status.containerStatuses.state
-    status.containerStatuses.stopSignal status.containerStatuses.user
-    status.containerStatuses.volumeMounts
-    status.hostIP status.hostIPs status.initContainerStatuses status.message
-    status.observedGeneration status.podIP status.podIPs status.qosClass status.reason
-    status.resources status.volumeHealth status.resize""",
+    f"""{META_NO_EFFECT_OF_DELETED} {_TEMPLATE_NO_EFFECT} status.(allocatedResources
+    ephemeralContainerStatuses hostIP hostIPs initContainerStatuses message
+    observedGeneration podIP podIPs qosClass reason resources volumeHealth resize)
+    status.containerStatuses.(allocatedResourcesStatus containerID image imageID lastState
+    name ready restartCount started state stopSignal user volumeMounts)""",
     {
         **_TEMPLATE_TOLD,
         "status.nominatedNodeName": _NOMINATED,
@@ -293,10 +272,9 @@ NODE = Ledger(
     "nodes",
     f"""{META_READ} spec.unschedulable spec.taints.key spec.taints.value
     status.allocatable status.capacity status.conditions""",
-    f"""{META_NO_EFFECT} spec.configSource spec.externalID spec.podCIDR spec.podCIDRs
-    spec.providerID spec.taints.timeAdded status.addresses status.config
-    status.daemonEndpoints status.declaredFeatures status.features status.images status.nodeInfo
-    status.phase status.runtimeHandlers status.volumesAttached status.volumesInUse""",
+    f"""{META_NO_EFFECT} spec.(configSource externalID podCIDR podCIDRs providerID)
+    spec.taints.timeAdded status.(addresses config daemonEndpoints declaredFeatures features
+    images nodeInfo phase runtimeHandlers volumesAttached volumesInUse)""",
     {
         "spec.taints.effect": {"PreferNoSchedule": _WISHES},
         "spec.podPreemptionPolicy": Rule(
@@ -309,31 +287,21 @@ NODE = Ledger(
 _SET = "spec.podSets.template."
 WORKLOAD = Ledger(
     "workloads",
-    f"""{META_READ} {prefixed(_SET, _TEMPLATE_READ)}
-    spec.active spec.maximumExecutionTimeSeconds spec.podSets.count spec.podSets.minCount
-    spec.podSets.name spec.podSets.topologyRequest.podSetGroupName
-    spec.podSets.topologyRequest.podSetSliceRequiredTopology
-    spec.podSets.topologyRequest.podSetSliceSize spec.podSets.topologyRequest.preferred
-    spec.podSets.topologyRequest.required spec.podSets.topologyRequest.unconstrained
-    spec.priority spec.queueName
-    status.admission.clusterQueue status.admission.podSetAssignments.count
-    status.admission.podSetAssignments.flavors status.admission.podSetAssignments.name
-    status.admission.podSetAssignments.topologyAssignment
-    status.admission.podSetAssignments.resourceUsage
-    status.admissionChecks.name status.admissionChecks.state status.conditions
-    status.requeueState status.resourceRequests.resources status.clusterName spec.priorityClassName
-    spec.priorityClassSource spec.priorityClassRef {_SET}metadata""",
+    f"""{META_READ} {prefixed(_SET, _TEMPLATE_READ)} spec.(active maximumExecutionTimeSeconds
+    priority queueName priorityClassName priorityClassSource priorityClassRef)
+    spec.podSets.(count minCount name) spec.podSets.topologyRequest.(podSetGroupName
+    podSetSliceRequiredTopology podSetSliceSize preferred required unconstrained)
+    status.admission.clusterQueue status.admission.podSetAssignments.(count flavors name
+    topologyAssignment resourceUsage) status.admissionChecks.(name state) status.(conditions
+    requeueState clusterName) status.resourceRequests.resources {_SET}metadata""",
     f"""{META_NO_EFFECT_OF_DELETED} {prefixed(_SET, _TEMPLATE_NO_EFFECT)}
-    {_SET}spec.preemptionPolicy
-    spec.podSets.topologyRequest.podIndexLabel spec.podSets.topologyRequest.subGroupCount
-    spec.podSets.topologyRequest.subGroupIndexLabel
-    {_SET}spec.priorityClassName
-    status.accumulatedPastExexcutionTimeSeconds status.accumulatedPastExecutionTimeSeconds
+    {_SET}spec.preemptionPolicy spec.podSets.topologyRequest.(podIndexLabel subGroupCount
+    subGroupIndexLabel) {_SET}spec.priorityClassName
+    status.(accumulatedPastExexcutionTimeSeconds accumulatedPastExecutionTimeSeconds
+    nominatedClusterNames preemptionGates schedulingStats)
     status.admission.podSetAssignments.delayedTopologyRequest
-    status.admissionChecks.lastTransitionTime status.admissionChecks.message
-    status.admissionChecks.requeueAfterSeconds status.admissionChecks.retryCount
-    status.nominatedClusterNames status.preemptionGates status.resourceRequests.name
-    status.schedulingStats""",
+    status.admissionChecks.(lastTransitionTime message requeueAfterSeconds retryCount)
+    status.resourceRequests.name""",
     {
         **{f"{_SET}{path}": told for path, told in _TEMPLATE_TOLD.items()},
         "spec.podSets.topologyRequest.podsetSliceRequiredTopologyConstraints": _SUBGROUP_TOPOLOGY,
@@ -346,25 +314,19 @@ WORKLOAD = Ledger(
 )
 
 _QUOTA_READ = """
-    spec.resourceGroups.flavors.name
-    spec.resourceGroups.flavors.resources.name
-    spec.resourceGroups.flavors.resources.nominalQuota
-    spec.resourceGroups.flavors.resources.borrowingLimit
-    spec.resourceGroups.flavors.resources.lendingLimit spec.fairSharing
+    spec.resourceGroups.flavors.name spec.resourceGroups.flavors.resources.(name
+    nominalQuota borrowingLimit lendingLimit) spec.fairSharing
 """
 _QUOTA_STATUS = """
-    status.admittedWorkloads status.flavorsReservation status.flavorsUsage
-    status.flavorUsage status.flavors status.pendingWorkloads status.pendingWorkloadsStatus
-    status.reservingWorkloads
+    status.(admittedWorkloads flavorsReservation flavorsUsage flavorUsage flavors
+    pendingWorkloads pendingWorkloadsStatus reservingWorkloads)
 """
 CLUSTER_QUEUE = Ledger(
     "cluster queues",
-    f"""{META_READ} {DELETED} {_QUOTA_READ} spec.cohort spec.cohortName spec.stopPolicy
-    status.conditions
-    spec.namespaceSelector.matchLabels spec.namespaceSelector.matchExpressions
-    spec.admissionChecks spec.admissionChecksStrategy.admissionChecks.name status.fairSharing
-    spec.admissionChecksStrategy.admissionChecks.onFlavors
-    spec.preemption.borrowWithinCohort spec.preemption.reclaimWithinCohort""",
+    f"""{META_READ} {DELETED} {_QUOTA_READ} spec.(cohort cohortName stopPolicy admissionChecks)
+    status.(conditions fairSharing) spec.namespaceSelector.(matchLabels matchExpressions)
+    spec.admissionChecksStrategy.admissionChecks.(name onFlavors)
+    spec.preemption.(borrowWithinCohort reclaimWithinCohort)""",
     f"""{META_NO_EFFECT_OF_DELETED} status.observedGeneration {_QUOTA_STATUS}
     spec.concurrentAdmissionPolicy spec.resourceGroups.coveredResources""",
     {
@@ -392,9 +354,8 @@ LOCAL_QUEUE = Ledger(
 )
 FLAVOR = Ledger(
     "flavors",
-    f"""{META_READ} spec.nodeLabels spec.topologyName spec.tolerations.key
-    spec.tolerations.operator spec.tolerations.value spec.tolerations.effect
-    spec.nodeTaints.key spec.nodeTaints.value spec.nodeTaints.effect""",
+    f"""{META_READ} spec.(nodeLabels topologyName) spec.tolerations.(key operator value effect)
+    spec.nodeTaints.(key value effect)""",
     f"{META_NO_EFFECT} spec.tolerations.tolerationSeconds spec.nodeTaints.timeAdded",
 )
 NAMESPACE = Ledger("namespaces", META_READ, f"{META_NO_EFFECT} spec.finalizers status")
@@ -407,9 +368,8 @@ _GROUP_STATUS = f"{CONDITIONS} status.phase status.running status.succeeded stat
 POD_GROUPS = {
     NATIVE: Ledger(
         "pod groups",
-        f"""{META_READ} spec.schedulingPolicy spec.schedulingConstraints.topology.key
-        spec.priority spec.priorityClassName
-        spec.preemptionPolicy""",
+        f"""{META_READ} spec.(schedulingPolicy priority priorityClassName preemptionPolicy)
+        spec.schedulingConstraints.topology.key""",
         f"""{META_NO_EFFECT} {CONDITIONS} spec.workloadRef
         spec.disruptionMode status.resourceClaimStatuses""",
         {
@@ -419,9 +379,8 @@ POD_GROUPS = {
     ),
     KAI: Ledger(
         "pod groups",
-        f"""{_GROUP_READ} spec.priorityClassName spec.preemptibility
-        spec.topologyConstraint.preferredTopologyLevel
-        spec.topologyConstraint.requiredTopologyLevel""",
+        f"""{_GROUP_READ} spec.(priorityClassName preemptibility)
+        spec.topologyConstraint.(preferredTopologyLevel requiredTopologyLevel)""",
         f"""{META_NO_EFFECT} {CONDITIONS} spec.markUnschedulable
         spec.schedulingBackoff spec.stalenessGracePeriod spec.topologyConstraint.topology
         status.resourcesStatus status.schedulingConditions""",
@@ -433,8 +392,7 @@ POD_GROUPS = {
     ),
     VOLCANO: Ledger(
         "pod groups",
-        f"""{_GROUP_READ} spec.priorityClassName spec.networkTopology.highestTierAllowed
-        spec.networkTopology.mode""",
+        f"""{_GROUP_READ} spec.priorityClassName spec.networkTopology.(highestTierAllowed mode)""",
         f"{META_NO_EFFECT} {_GROUP_STATUS} spec.minResources",
         {
             "spec.minTaskMember": _TASK_MEMBERS,
@@ -452,9 +410,8 @@ POD_GROUPS = {
 QUEUES = {
     KAI: Ledger(
         "queues",
-        f"""{META_READ} spec.parentQueue spec.resources.gpu.limit spec.resources.gpu.quota
-        spec.resources.gpu.overQuotaWeight spec.resources.cpu.limit
-        spec.resources.memory.limit""",
+        f"""{META_READ} spec.parentQueue spec.resources.gpu.(limit quota overQuotaWeight)
+        spec.resources.cpu.limit spec.resources.memory.limit""",
         f"""{META_NO_EFFECT} {CONDITIONS} spec.displayName spec.resources.cpu.overQuotaWeight
         spec.resources.memory.overQuotaWeight status.allocated status.allocatedNonPreemptible
         status.childQueues status.requested""",
@@ -468,8 +425,7 @@ QUEUES = {
     ),
     VOLCANO: Ledger(
         "queues",
-        f"""{META_READ} spec.capability spec.deserved spec.guarantee.resource spec.parent
-        spec.weight""",
+        f"""{META_READ} spec.(capability deserved parent weight) spec.guarantee.resource""",
         f"""{META_NO_EFFECT} {CONDITIONS} spec.type status.allocated status.completed
         status.inqueue status.pending status.reservation status.running status.unknown""",
         {
@@ -484,8 +440,7 @@ QUEUES = {
 }
 HYPER_NODES = Ledger(
     "hypernodes",
-    f"""{META_READ} spec.members.type spec.members.selector.exactMatch
-    spec.members.selector.labelMatch spec.tier""",
+    f"""{META_READ} spec.members.type spec.members.selector.(exactMatch labelMatch) spec.tier""",
     f"{META_NO_EFFECT} {CONDITIONS} spec.tierName status.nodeCount",
     {"spec.members.selector.regexMatch": _REGEX},
 )

@@ -20,9 +20,6 @@ from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, DomainEnt
 from placewright.instances.errors import InvalidInputError
 from placewright.topology.units import HOST_LEVEL
 
-# Accelerators: resources of nodes that a round counts as GPUs, each name on its own.
-
-
 _MACHINE = "node.kubernetes.io/instance-type"
 DEVICES, DEVICE_MODEL = "dra/", "placewright.dev/device-model"
 _NVIDIA = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")

@@ -245,13 +245,10 @@ class Taint(Record):
     effect: Text = ""
 
 
-class Toleration(Record):
+class Toleration(Taint):
     """What a pod tolerates: without an effect every one, with no key every taint."""
 
-    key: Text = ""
     operator: Text = ""
-    value: Text = ""
-    effect: Text = ""
 
 
 class NodeSpec(Record):

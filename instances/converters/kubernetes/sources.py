@@ -27,9 +27,6 @@ from placewright.instances.io.files import (
     text_of,
 )
 
-# KAI's snapshot: one file of a zip, with the objects that its scheduler sees by kind.
-
-
 OBJECTS = "rawObjects"
 _FILE = "snapshot.json"
 _MOST = MAX_JSON_MIB * 1024**2

@@ -20,9 +20,6 @@ from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.quantities import small_number
 from placewright.topology.units import WHOLE_GPU
 
-# Limits of Slurm as caps: in which of them a job counts, and what each allows.
-
-
 NODES = "nodes@together"
 """What jobs use of limits of nodes: no host has it."""
 

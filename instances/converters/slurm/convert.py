@@ -62,9 +62,6 @@ from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.source_keys import BOOKKEEPING, SLURM_JOB, SOURCE
 from placewright.instances.errors import InvalidInputError
 
-# Array jobs of Slurm: the tasks of one that is not split yet, and how many may run at once.
-
-
 MAX_TASKS = 1000
 MAX_ALL = 100_000
 BEYOND = "held by the limit of its array, %{}: it starts when others of it have ended"

@@ -62,8 +62,6 @@ from placewright.instances.documents.source_keys import (
 )
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
-# What jobs of Slurm are read against, and what any job, running or pending, has of it.
-
 
 class Allowed(NamedTuple):
     """The nodes that a job may use, and the conditions that they all meet."""

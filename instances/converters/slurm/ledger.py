@@ -20,9 +20,6 @@ from placewright.instances.converters.slurm.records import (
 from placewright.instances.converters.slurm.texts import rows
 from placewright.instances.documents.caveats import Caveat, annotation_of
 
-# Ledger of fields of Slurm's objects: what of each is read, has no effect, or is told.
-
-
 _SOCKETS = Rule("sockets", "how tasks lie on sockets, boards, cores and threads is not read")
 _SPECIAL_CORES = Rule("special-cores", "cores kept for the system at the job's wish are not read")
 _FEDERATION = Rule("federation", "sibling clusters are not read", hard=False)
@@ -136,10 +133,9 @@ ASSOCIATION = Ledger(
     """account user partition parent_account max.jobs.active max.jobs.per.count max.tres.total
     max.tres.per.job max.tres.per.node max.tres.minutes.per.job max.jobs.per.wall_clock Account User
     Partition ParentName GrpTRES GrpJobs MaxJobs MaxTRES MaxTRESMins MaxTRESPerNode MaxWall""",
-    """accounting cluster comment default flags id is_default lineage max.jobs.accruing
-    max.jobs.total
-    max.jobs.per.accruing max.jobs.per.submitted min priority qos shares_raw usage
-    Cluster Share Priority GrpSubmit MaxSubmit QOS DefQOS""",
+    """accounting cluster comment default flags id is_default lineage max.jobs.(accruing total)
+    max.jobs.per.(accruing submitted) min priority qos shares_raw usage Cluster Share
+    Priority GrpSubmit MaxSubmit QOS DefQOS""",
     {
         "max.per": _LIMITS,
         "max.tres.group": _LIMITS,
@@ -154,12 +150,11 @@ _OWNERS = ("qos", "account", "user")
 
 QOS = Ledger(
     "qos",
-    """name preempt.list limits.max.active_jobs.count limits.max.jobs.active_jobs.per.account
-    limits.max.jobs.active_jobs.per.user limits.max.tres.total limits.max.tres.per.user
-    limits.max.tres.per.account limits.max.tres.per.job limits.max.tres.per.node
-    limits.max.wall_clock.per.job limits.max.tres.minutes.per.job limits.min.tres.per.job
-    limits.grace_time preempt.exempt_time preempt.mode priority
-    Name Priority Preempt PreemptMode PreemptExemptTime GraceTime GrpTRES GrpJobs MaxTRESPU
+    """name preempt.(list exempt_time mode) limits.max.active_jobs.count
+    limits.max.jobs.active_jobs.per.(account user) limits.max.tres.total
+    limits.max.tres.per.(user account job node) limits.max.wall_clock.per.job
+    limits.max.tres.minutes.per.job limits.min.tres.per.job limits.grace_time priority Name
+    Priority Preempt PreemptMode PreemptExemptTime GraceTime GrpTRES GrpJobs MaxTRESPU
     MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESMins MaxTRESPerNode MaxWall MinTRES""",
     """description id limits.factor limits.max.accruing limits.max.active_jobs.accruing
     limits.max.jobs.count limits.max.jobs.per limits.min.priority_threshold usage_factor

@@ -26,9 +26,6 @@ from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, DomainEnt
 from placewright.instances.documents.quantities import small_number
 from placewright.instances.errors import InvalidInputError
 
-# Slurm's topology as levels and domains: switches of a tree, or blocks and groups of blocks.
-
-
 LEAF, BLOCK = "leaf", "block"
 MAX_LEVELS = 16
 

@@ -40,9 +40,6 @@ from placewright.instances.documents.base import MAX_AMOUNT, Name
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import entries_of, load_text, parse_values
 
-# The files of a dump of Slurm: which of them says what.
-
-
 MAX_FILES = 1000
 JSON_PARTS = ("jobs", "nodes", "reservations", "associations", "qos", "licenses", "partitions")
 _TEXT_PARTS = {

@@ -22,9 +22,6 @@ from placewright.instances.documents.quantities import small_number
 from placewright.instances.documents.source_keys import SLURM_PREEMPT
 from placewright.instances.errors import InvalidInputError, printable
 
-# How a Slurm cluster schedules: `scontrol show config`, and the fair shares of `sshare -a -P`.
-
-
 DEPTH = 500
 """Slurm's own default of `bf_max_job_test`."""
 

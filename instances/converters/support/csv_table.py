@@ -21,9 +21,6 @@ from placewright.instances.documents.base import Name
 from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.io import unpacked
 
-# `Cells`: a column of text in little memory, whose numbers are read without a loop over rows.
-
-
 ROWS = 1 << 16
 """Rows of a piece; the last one may have fewer."""
 

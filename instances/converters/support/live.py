@@ -21,9 +21,6 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
 from placewright.instances.io.validation_messages import invalid_input
 
-# What is left of an object that cannot be read: enough to know where it runs, and to count it.
-
-
 _M = TypeVar("_M", bound=BaseModel)
 
 

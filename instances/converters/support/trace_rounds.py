@@ -37,8 +37,6 @@ from placewright.instances.io.files import load_values
 from placewright.instances.speed_models import elasticflow
 from placewright.topology.units import WHOLE_GPU
 
-# What every converter returns.
-
 
 class Conversion(NamedTuple):
     """A round made from a trace, and one line that says what was taken and what was left out."""
