@@ -106,19 +106,13 @@ def cluster_with_limits(round_: Round) -> ClusterDocument:
 
 @dataclass(frozen=True, slots=True)
 class Evictions:
-    """The evicted jobs.
+    """The evicted jobs."""
 
-    Attributes
-    ----------
-    jobs
-        Of each evicted job the guaranteed job that arrives on one of its hosts, or takes from one
-        of its pools.
-    min_cost
-        Least disruption of any evictions, in milli-GPU-seconds: that of jobs whose GPUs are taken.
-        The others might be spared if different jobs left.
-    """
-
+    # Of each evicted job the guaranteed job that arrives on one of its hosts, or takes from one of
+    # its pools.
     jobs: Mapping[int, int]
+    # Least disruption of any evictions, in milli-GPU-seconds: that of jobs whose GPUs are taken.
+    # The others might be spared if different jobs left.
     min_cost: int
 
 
@@ -264,17 +258,10 @@ def _least_cost(job: Job, now: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Which guaranteed jobs start, by their indices in the round, and where.
+    """Which guaranteed jobs start, by their indices in the round, and where."""
 
-    Attributes
-    ----------
-    placed
-        The plan that starts pending guaranteed jobs.
-    bound
-        The cells in use afterwards: tenant, entry, level, domain and hosts.
-    """
-
-    placed: Candidate
+    placed: Candidate  # The plan that starts pending guaranteed jobs
+    # The cells in use afterwards: tenant, entry, level, domain and hosts.
     bound: tuple[tuple[int, int, str, str, tuple[str, ...]], ...]
 
 

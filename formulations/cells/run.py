@@ -72,39 +72,18 @@ _TaskPlace: TypeAlias = tuple[int, int, int, frozenset[int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class ResidualRound:
-    """The residual round, and the lifting of its plans to the whole round.
+    """The residual round, and the lifting of its plans to the whole round."""
 
-    Parameters
-    ----------
-    whole
-        The round in which some tenant owns cells.
-    hosts
-        Its hosts, as the indices of places count them.
-    round
-        The residual round, without cells.
-    outer
-        For each job of the residual round its index in the whole round.
-    borrowed
-        Options that are not entitled in the whole round, by job index of the residual round.
-    priority_classes
-        Those of the whole round.
-    placed
-        The plan that starts guaranteed jobs, by their indices in the whole round.
-    evicted
-        The evicted jobs, by their indices in the whole round.
-    budget
-        The disruption budget of the whole round, if it has one.
-    """
-
-    whole: Round
-    hosts: Mapping[str, int]
-    round: Round
-    outer: tuple[int, ...]
+    whole: Round  # The round in which some tenant owns cells
+    hosts: Mapping[str, int]  # Its hosts, as the indices of places count them
+    round: Round  # The residual round, without cells
+    outer: tuple[int, ...]  # For each job of the residual round its index in the whole round
+    # Options that are not entitled in the whole round, by job index of the residual round.
     borrowed: Mapping[int, tuple[int, ...]]
-    priority_classes: tuple[PriorityClass, ...]
-    placed: Candidate
-    evicted: Evictions
-    budget: DisruptionBudget | None
+    priority_classes: tuple[PriorityClass, ...]  # Those of the whole round
+    placed: Candidate  # The plan that starts guaranteed jobs, by their indices in the whole round
+    evicted: Evictions  # The evicted jobs, by their indices in the whole round
+    budget: DisruptionBudget | None  # The disruption budget of the whole round, if it has one
 
     def lift(self, found: Candidate) -> Candidate | None:
         """Lift a plan of the residual round to the whole round; None if it is unlawful there.
@@ -446,21 +425,11 @@ def _may_stay(rest: ResidualRound, problem: Problem) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellProblem:
-    """A round of which the places of guaranteed jobs are fixed.
+    """A round of which the places of guaranteed jobs are fixed."""
 
-    Attributes
-    ----------
-    rest
-        The residual round, with the plan that fixes them.
-    base
-        The terms of `rest.base()` in the whole round.
-    gangs
-        The compiled residual round.
-    """
-
-    rest: ResidualRound
-    base: Mapping[str, int]
-    gangs: Problem
+    rest: ResidualRound  # The residual round, with the plan that fixes them
+    base: Mapping[str, int]  # The terms of `rest.base()` in the whole round
+    gangs: Problem  # The compiled residual round
 
 
 def run(cells: CellProblem, session: Session) -> Iterator[Candidate | Bound]:

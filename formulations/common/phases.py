@@ -19,21 +19,13 @@ from placewright.instances.documents.round import Round
 
 @dataclass
 class SearchState:
-    """What the phases of a search share; each formulation adds its own.
+    """What the phases of a search share; each formulation adds its own."""
 
-    Attributes
-    ----------
-    session
-        That of the phase that runs: it ends with its share of the time.
-    finished
-        Set by a phase after which no later one can improve the plan or a bound, though some term
-        is not proven.
-    best_plan
-        The best plan that phases of its list have yielded: a later one goes on from there.
-    """
-
-    session: Session
+    session: Session  # That of the phase that runs: it ends with its share of the time
+    # Set by a phase after which no later one can improve the plan or a bound, though some term is
+    # not proven.
     finished: bool = field(default=False, kw_only=True)
+    # The best plan that phases of its list have yielded: a later one goes on from there.
     best_plan: Candidate | None = field(default=None, kw_only=True)
 
     def ended(self) -> bool:
@@ -65,34 +57,19 @@ def _no_reserve(_: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Phase(Generic[State, Step]):
-    """One heuristic, relaxation or exact search.
+    """One heuristic, relaxation or exact search."""
 
-    Attributes
-    ----------
-    name
-        Unique in its list; `leaving_out` refers to it.
-    run
-        Yields plans and bounds, and may change the state.
-    applies
-        Whether the phase is of use, asked when the phases before it have ended.
-    share
-        Part of the time left before the reserve that the phase may take in all. A single solve in
-        it may be given less.
-    reserve
-        Seconds kept for the phases that follow.
-    needs_time
-        Whether the phase is left out after the deadline.
-    needs_gap
-        Whether the phase serves the first term alone: it is left out once that term is proven
-        within the gap.
-    """
-
-    name: str
-    run: Callable[[State], Iterator[Step]]
+    name: str  # Unique in its list; `leaving_out` refers to it
+    run: Callable[[State], Iterator[Step]]  # Yields plans and bounds, and may change the state
+    # Whether the phase is of use, asked when the phases before it have ended.
     applies: Callable[[State], bool] = _always
+    # Part of the time left before the reserve that the phase may take in all. A single solve in it
+    # may be given less.
     share: Callable[[State], float] = _all_of_it
-    reserve: Callable[[State], float] = _no_reserve
-    needs_time: bool = False
+    reserve: Callable[[State], float] = _no_reserve  # Seconds kept for the phases that follow
+    needs_time: bool = False  # Whether the phase is left out after the deadline
+    # Whether the phase serves the first term alone: it is left out once that term is proven within
+    # the gap.
     needs_gap: bool = False
 
 
@@ -140,20 +117,12 @@ def run_phases(phases: Sequence[Phase[State, Step]], state: State) -> Iterator[S
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InnerRound:
-    """A gang round inside another decision, by the indices of the outer round.
+    """A gang round inside another decision, by the indices of the outer round."""
 
-    Attributes
-    ----------
-    jobs : tuple of int
-        Index in the outer round of each job.
-    options : tuple of tuple of int, or None
-        Index in the outer round of each option of each job; None if they are the same.
-    hosts : tuple of int, or None
-        Index in the outer round of each host; None if they are the same.
-    """
-
-    jobs: tuple[int, ...]
+    jobs: tuple[int, ...]  # Index in the outer round of each job
+    # Index in the outer round of each option of each job; None if they are the same.
     options: tuple[tuple[int, ...], ...] | None = None
+    # Index in the outer round of each host; None if they are the same.
     hosts: tuple[int, ...] | None = None
 
     def lift(self, plan: Candidate) -> Candidate:

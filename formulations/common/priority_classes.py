@@ -40,17 +40,11 @@ class Precedence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """A priority class; it has several precedences where neighbours were merged.
+    """A priority class; it has several precedences where neighbours were merged."""
 
-    Attributes
-    ----------
-    precedences : tuple of Precedence
-        Highest first.
-    pending, running : int
-        Value of the best options of its pending jobs, and of its running jobs that may stop.
-    """
-
-    precedences: tuple[Precedence, ...]
+    precedences: tuple[Precedence, ...]  # Highest first
+    # pending, running: Value of the best options of its pending jobs, and of its running jobs that
+    # may stop.
     pending: int
     running: int
 

@@ -224,28 +224,18 @@ class _Weighted(NamedTuple):
 
 @dataclass
 class _Run(SearchState):
-    """What the phases of one run share.
-
-    Attributes
-    ----------
-    steady
-        The admission with its steady alternatives only, which is itself if it has no others.
-    seconds
-        What the whole run may take.
-    steady_best, best
-        The best schedule of steady alternatives, and of all of them: None before their phases.
-    bounds
-        All that was yielded.
-    weighted
-        Bounds of all priority classes of `admitted` together.
-    """
+    """What the phases of one run share."""
 
     admission: Admission
+    # The admission with its steady alternatives only, which is itself if it has no others.
     steady: Admission
-    seconds: float
+    seconds: float  # What the whole run may take
+    # steady_best, best: The best schedule of steady alternatives, and of all of them: None before
+    # their phases.
     steady_best: Schedule | None = None
     best: Schedule | None = None
-    bounds: list[Bound] = field(default_factory=list)
+    bounds: list[Bound] = field(default_factory=list)  # All that was yielded
+    # Bounds of all priority classes of `admitted` together.
     weighted: list[_Weighted] = field(default_factory=list)
 
     @property

@@ -79,25 +79,14 @@ class ValueOf(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangRound:
-    """Job groups, and the round in which they are gangs.
-
-    Attributes
-    ----------
-    job_groups : tuple of Group
-        Jobs that share GPUs or have theirs alone; no job twice.
-    anchors : tuple of int or None
-        For each job group a running member whose place it keeps.
-    staying : tuple of Group
-        Groups of jobs that stay as they are.
-    round : Round
-        Of policy `gang`: a job per group in their order, then one per place that stays. It has no
-        disruption budget, which counts members: `compile` adds that.
-    """
+    """Job groups, and the round in which they are gangs."""
 
     problem: Interleaving
-    job_groups: tuple[Group, ...]
-    anchors: tuple[int | None, ...]
-    staying: tuple[Group, ...]
+    job_groups: tuple[Group, ...]  # Jobs that share GPUs or have theirs alone; no job twice
+    anchors: tuple[int | None, ...]  # For each job group a running member whose place it keeps
+    staying: tuple[Group, ...]  # Groups of jobs that stay as they are
+    # Of policy `gang`: a job per group in their order, then one per place that stays. It has no
+    # disruption budget, which counts members: `compile` adds that.
     round: Round
 
     def lift(self, plan: Candidate) -> Candidate | None:

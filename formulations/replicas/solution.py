@@ -13,18 +13,10 @@ from placewright.formulations.replicas.problem.problem import HOMELESS, Layout, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """Homes of job classes and replicas of dataset classes.
+    """Homes of job classes and replicas of dataset classes."""
 
-    Attributes
-    ----------
-    jobs : Ints
-        (job classes, regions, models): jobs with their home there.
-    replicas : Bools
-        (dataset classes, regions).
-    """
-
-    jobs: Ints
-    replicas: Bools
+    jobs: Ints  # (job classes, regions, models): jobs with their home there
+    replicas: Bools  # (dataset classes, regions)
 
     def demand(self, problem: Problem) -> Ints:
         """Return the demand in milli-GPU (regions, models)."""

@@ -30,65 +30,38 @@ class Wan:
 
     Regions are numbered in the order of the cluster's domains of their level, GPU models in that of
     the cluster, datasets and jobs in that of the round.
-
-    Attributes
-    ----------
-    cluster : Cluster
-        The cluster of all regions.
-    regions, models, datasets : tuple of str
-        Names.
-    host_region : Ints
-        (hosts,): the region of each host.
-    supply : Ints
-        (regions, models): milli-GPU of healthy hosts that are not reserved.
-    storage : Ints
-        (regions,): capacity in GiB, `UNLIMITED` without a limit.
-    bandwidth, budget, egress : Ints
-        (regions, regions), from the first to the second: Mbit/s, GiB of copies in the window, and
-        micro-dollars per GiB; 0 without a link.
-    size : Ints
-        (datasets,): GiB.
-    holds, arriving : Bools
-        (datasets, regions): where a replica is, and where a copy in progress will create one.
-    ready : Ints
-        (datasets, regions): when a copy in progress is complete, NONE elsewhere.
-    may_hold : Bools
-        (datasets, regions): where residency allows a replica.
-    demand : Ints
-        (jobs,): milli-GPU of the first option.
-    may_use : Bools
-        (jobs, models): the models that all tasks of the first option may use.
-    may_run : Bools
-        (jobs, regions): where the regions of the job and the residency of its data allow it.
-    read_job, read_dataset, read_gib : Ints
-        (reads,): job, dataset and GiB of each read, sorted by job.
-    read_remote : Bools
-        (reads,): whether the read may be over a link.
     """
 
     round: Round
-    cluster: Cluster
+    cluster: Cluster  # The cluster of all regions
+    # regions, models, datasets: Names.
     regions: tuple[str, ...]
     models: tuple[str, ...]
     datasets: tuple[str, ...]
-    host_region: Ints
-    supply: Ints
-    storage: Ints
+    host_region: Ints  # (hosts,): the region of each host
+    supply: Ints  # (regions, models): milli-GPU of healthy hosts that are not reserved
+    storage: Ints  # (regions,): capacity in GiB, `UNLIMITED` without a limit
+    # bandwidth, budget, egress: (regions, regions), from the first to the second: Mbit/s, GiB of
+    # copies in the window, and micro-dollars per GiB; 0 without a link.
     bandwidth: Ints
     budget: Ints
     egress: Ints
-    size: Ints
+    size: Ints  # (datasets,): GiB
+    # holds, arriving: (datasets, regions): where a replica is, and where a copy in progress will
+    # create one.
     holds: Bools
     arriving: Bools
-    ready: Ints
-    may_hold: Bools
-    demand: Ints
-    may_use: Bools
+    ready: Ints  # (datasets, regions): when a copy in progress is complete, NONE elsewhere
+    may_hold: Bools  # (datasets, regions): where residency allows a replica
+    demand: Ints  # (jobs,): milli-GPU of the first option
+    may_use: Bools  # (jobs, models): the models that all tasks of the first option may use
+    # (jobs, regions): where the regions of the job and the residency of its data allow it.
     may_run: Bools
+    # read_job, read_dataset, read_gib: (reads,): job, dataset and GiB of each read, sorted by job.
     read_job: Ints
     read_dataset: Ints
     read_gib: Ints
-    read_remote: Bools
+    read_remote: Bools  # (reads,): whether the read may be over a link
 
     def links_of(self, dataset: int) -> Bools:
         """Return the links that may carry a dataset, for reads and copies (regions, regions)."""

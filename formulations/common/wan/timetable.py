@@ -184,24 +184,14 @@ class PathFlow:
 
 @dataclass(slots=True, eq=False)
 class ResidualNetwork:
-    """What routed copies leave of the WAN.
+    """What routed copies leave of the WAN."""
 
-    Attributes
-    ----------
-    residual : Ints
-        (regions, regions): GiB left of the budget of each link.
-    bandwidth : Ints
-        (regions, regions): Mbit/s.
-    cost : Floats
-        (regions, regions): cost of one GiB over a link, at least 1. Links that are neither slow nor
-        congested cost at most 2, so no relayed path is cheaper.
-    backlog_s : Floats
-        (regions, regions): seconds that a link needs for the copies routed over it.
-    """
-
-    residual: Ints
-    bandwidth: Ints
+    residual: Ints  # (regions, regions): GiB left of the budget of each link
+    bandwidth: Ints  # (regions, regions): Mbit/s
+    # (regions, regions): cost of one GiB over a link, at least 1. Links that are neither slow nor
+    # congested cost at most 2, so no relayed path is cheaper.
     cost: Floats
+    # (regions, regions): seconds that a link needs for the copies routed over it.
     backlog_s: Floats
 
     def can_carry(self, flows: Sequence[PathFlow], source_cost: Floats) -> bool:
@@ -381,45 +371,30 @@ Replica = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Timetable:
-    """A schedule of copies under construction.
-
-    Attributes
-    ----------
-    end : int
-        End of the window.
-    saturated : frozenset
-        Links that are busy nearly all the time. Copies over them are scheduled first, at a constant
-        rate over the whole window: bursts would leave seconds in which one link of a path waits for
-        another.
-    routed : dict
-        The path flows of each copy without times, most urgent first.
-    to_drop : dict
-        Per dataset the regions whose replicas are to be dropped.
-    complete : dict
-        Per dataset the regions with a replica, and the time from which it can be read.
-    links, storage : dict and list of StepFunction
-        Residual rate of each link in Mbit/s, and free storage of each region in GiB.
-    margin : Ints
-        (regions,): GiB free with all copies and no drops; negative if storage does not suffice.
-    num_readers : Counter
-        Number of path flows without times that read each replica.
-    read_until : dict
-        When the last flow from a replica ends.
-    ready, flows, dropped, refused
-        The result: completion times of copies, their flows, times of drops, and refused copies.
-    """
+    """A schedule of copies under construction."""
 
     wan: Wan
-    end: int
+    end: int  # End of the window
+    # Links that are busy nearly all the time. Copies over them are scheduled first, at a constant
+    # rate over the whole window: bursts would leave seconds in which one link of a path waits for
+    # another.
     saturated: frozenset[Replica]
+    # The path flows of each copy without times, most urgent first.
     routed: dict[Replica, tuple[PathFlow, ...]]
-    to_drop: dict[int, list[int]]
+    to_drop: dict[int, list[int]]  # Per dataset the regions whose replicas are to be dropped
+    # Per dataset the regions with a replica, and the time from which it can be read.
     complete: dict[int, dict[int, int]]
+    # links, storage: Residual rate of each link in Mbit/s, and free
+    # storage of each region in GiB.
     links: dict[Replica, StepFunction]
     storage: list[StepFunction]
+    # (regions,): GiB free with all copies and no drops; negative if storage does not suffice.
     margin: Ints
-    num_readers: Counter[Replica]
+    num_readers: Counter[Replica]  # Number of path flows without times that read each replica
+    # When the last flow from a replica ends.
     read_until: dict[Replica, int] = field(default_factory=dict)
+    # ready, flows, dropped, refused: The result: completion times of copies, their flows, times of
+    # drops, and refused copies.
     ready: dict[Replica, int] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
     dropped: dict[Replica, int] = field(default_factory=dict)

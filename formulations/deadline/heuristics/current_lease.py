@@ -366,10 +366,8 @@ def promises_of(
     """Return the promises of a repaired schedule, in the order of the round."""
     promises = []
     for number in np.flatnonzero(schedule.alternative != NONE):
-        alternative, leases = (
-            int(schedule.alternative[number]),
-            np.flatnonzero(schedule.runs[number]),
-        )
+        alternative = int(schedule.alternative[number])
+        leases = np.flatnonzero(schedule.runs[number])
         place = current.get(int(number))
         hosts = None if place is None else place.hosts
         due = admission.due[alternative]

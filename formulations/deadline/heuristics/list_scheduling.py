@@ -79,11 +79,9 @@ class EjectionChains:
     def insert(self, alternative: int) -> bool:
         """Insert a job by an alternative; return whether it fits, else change nothing."""
         state, problem = self.state, self.state.problem
-        job, need, leases = (
-            int(problem.job[alternative]),
-            int(problem.need[alternative]),
-            state.free_leases(alternative),
-        )
+        job = int(problem.job[alternative])
+        need = int(problem.need[alternative])
+        leases = state.free_leases(alternative)
         if len(leases) >= need:
             state.add(alternative, leases[-need:])
             return True
@@ -143,11 +141,9 @@ class EjectionChains:
 
     def _signature(self, alternative: int) -> tuple[int, int, int, int]:
         problem = self.state.problem
-        first, end, need = (
-            int(problem.first[alternative]),
-            int(problem.end[alternative]),
-            int(problem.need[alternative]),
-        )
+        first = int(problem.first[alternative])
+        end = int(problem.end[alternative])
+        need = int(problem.need[alternative])
         return int(self.state.demand_class[alternative]), first, end, need
 
     def _dominated(self, alternative: int) -> bool:
@@ -397,10 +393,8 @@ def _displacement_order(state: ScheduleState, alternative: int) -> Ints:
     Jobs that lose no promise come first, then those of least value per lease.
     """
     problem = state.problem
-    needed, window = (
-        problem.demand[alternative],
-        slice(problem.first[alternative], problem.end[alternative]),
-    )
+    needed = problem.demand[alternative]
+    window = slice(problem.first[alternative], problem.end[alternative])
     shortage = np.maximum(0, needed[:, None] - state.residual[:, window])
     jobs = np.flatnonzero(state.runs[:, window].any(axis=1))
     alternatives = state.alternative[jobs]

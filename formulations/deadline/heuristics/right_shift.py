@@ -239,10 +239,8 @@ class _CurrentLease:
     def _displace(self, job: int) -> None:
         """Move a job in and several costlier ones out."""
         state, cost = self.state, self.cost
-        demand_class, lease = (
-            int(state.demand_class[state.alternative[job]]),
-            int(np.flatnonzero(state.runs[job])[-1]),
-        )
+        demand_class = int(state.demand_class[state.alternative[job]])
+        lease = int(np.flatnonzero(state.runs[job])[-1])
         state.unassign(job, lease)
         others = np.flatnonzero(state.runs[:, 0] & (cost > cost[job]))
         others = others[np.argsort(-cost[others], kind="stable")]

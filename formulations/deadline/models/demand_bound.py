@@ -248,10 +248,8 @@ class DemandRows:
         for one, usable in enumerate(patterns):
             mine = pattern.reshape(-1)[class_of] == one
             count = np.append(0, np.cumsum(usable))
-            first, end = (
-                count[problem.first[alternatives[mine]]],
-                count[problem.end[alternatives[mine]]],
-            )
+            first = count[problem.first[alternatives[mine]]]
+            end = count[problem.end[alternatives[mine]]]
             need, heavy = problem.need[alternatives[mine]], weight[mine]
             begin, done, zero = end - need, first + need, np.zeros_like(need)
             runs = grid_rows(
@@ -360,23 +358,12 @@ class MasterObjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LagrangianBound:
-    """The Lagrangian bound at duals of the rows, and the regret of each job.
+    """The Lagrangian bound at duals of the rows, and the regret of each job."""
 
-    Attributes
-    ----------
-    value
-        The bound.
-    bound
-        The bound rounded down, certified in integers.
-    best
-        (jobs,): the alternative of best reduced cost of each job, or `NONE`.
-    regret
-        (jobs,): what a choice loses of `value` at least if the job does anything else.
-    """
-
-    value: float
-    bound: int
-    best: Ints
+    value: float  # The bound
+    bound: int  # The bound rounded down, certified in integers
+    best: Ints  # (jobs,): the alternative of best reduced cost of each job, or `NONE`
+    # (jobs,): what a choice loses of `value` at least if the job does anything else.
     regret: Floats
 
     def core(self, jobs: int, include: Bools) -> tuple[Bools, float]:

@@ -70,18 +70,12 @@ class Gang:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gangs:
-    """The gangs of a round, compiled.
-
-    Attributes
-    ----------
-    each : tuple of Gang
-        In the order of the jobs of the problem's round. All are of a class of their own.
-    evicted : frozenset of int
-        Jobs of the whole round that run where they cannot stay: here they wait.
-    """
+    """The gangs of a round, compiled."""
 
     problem: Problem
+    # In the order of the jobs of the problem's round. All are of a class of their own.
     each: tuple[Gang, ...]
+    # Jobs of the whole round that run where they cannot stay: here they wait.
     evicted: frozenset[int]
 
 
@@ -158,23 +152,14 @@ NOT_NOW = 0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modes:
-    """The modes of an admission, as arrays (modes,).
+    """The modes of an admission, as arrays (modes,)."""
 
-    Attributes
-    ----------
-    alternative : int64
-        The alternative of the admission.
-    fewest, most : int64
-        Hosts in the current lease, `NOT_NOW` for none.
-    need, end : int64
-        Leases needed after the current one, and the one after the last that can be used; the first
-        is `first`.
-    first : int64
-    """
-
-    alternative: Ints
+    alternative: Ints  # The alternative of the admission
+    # fewest, most: Hosts in the current lease, `NOT_NOW` for none.
     fewest: Ints
     most: Ints
+    # need, end: Leases needed after the current one, and the one after the last that can be used;
+    # the first is `first`.
     need: Ints
     first: Ints
     end: Ints
@@ -195,11 +180,9 @@ def _of(admission: Admission, alternative: int, hosts: int) -> Iterator[tuple[in
     problem = admission.problem
     job = admission.round.jobs[admission.jobs[problem.job[alternative]]]
     option = int(admission.option[alternative])
-    first, end, need = (
-        int(problem.first[alternative]),
-        int(problem.end[alternative]),
-        int(problem.need[alternative]),
-    )
+    first = int(problem.first[alternative])
+    end = int(problem.end[alternative])
+    need = int(problem.need[alternative])
     pinned = job.running is not None and job.running.pinned
     if first == 0:
         pace = Pace() if job.deadline is None else job.deadline.pace(option)

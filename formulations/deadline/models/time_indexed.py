@@ -39,21 +39,14 @@ ABSENT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeIndexedModel:
-    """The time-indexed model of a problem, and the columns of its variables.
+    """The time-indexed model of a problem, and the columns of its variables."""
 
-    Attributes
-    ----------
-    problem, model
-        The terms of the model are `broken` and `admitted`.
-    promised : int64 (alternatives,)
-        The column S of each alternative.
-    runs : int64 (alternatives, horizon)
-        The column X of each alternative and lease, `ABSENT` where it cannot run.
-    """
-
+    # problem, model: The terms of the model are `broken` and `admitted`.
     problem: Problem
     model: Model
-    promised: Ints
+    promised: Ints  # (alternatives,): The column S of each alternative
+    # (alternatives, horizon): The column X of each alternative and lease, `ABSENT` where it cannot
+    # run.
     runs: Ints
 
     def minimise_broken(self) -> Arrays:

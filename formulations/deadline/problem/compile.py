@@ -427,38 +427,22 @@ def dues_of(job: Job) -> list[Due]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """The admission problem of a round, and what its jobs and alternatives stand for.
-
-    Attributes
-    ----------
-    jobs : tuple of int
-        Index in the round of each job of `problem`.
-    option : Ints
-        (alternatives,): the option of each alternative.
-    due : tuple of Due
-        What each alternative promises.
-    gains : Ints
-        (alternatives,): work per lease, thousandths of a work-second, at the option's least hosts.
-    hosts : Ints
-        (alternatives,): the least hosts of the alternative's option.
-    fast : Bools
-        (alternatives,): whether the alternative counts on more hosts in the current lease, where it
-        is faster.
-    steady : Bools
-        (alternatives,): whether counted leases keep the promise while the job runs on as it does.
-    known : Schedule or None
-        The promises that the last round has left, by the steady alternatives.
-    """
+    """The admission problem of a round, and what its jobs and alternatives stand for."""
 
     round: Round
     problem: Problem
-    jobs: tuple[int, ...]
-    option: Ints
-    due: tuple[Due, ...]
+    jobs: tuple[int, ...]  # Index in the round of each job of `problem`
+    option: Ints  # (alternatives,): the option of each alternative
+    due: tuple[Due, ...]  # What each alternative promises
+    # (alternatives,): work per lease, thousandths of a work-second, at the option's least hosts.
     gains: Ints
-    hosts: Ints
+    hosts: Ints  # (alternatives,): the least hosts of the alternative's option
+    # (alternatives,): whether the alternative counts on more hosts in the current lease, where it
+    # is faster.
     fast: Bools
+    # (alternatives,): whether counted leases keep the promise while the job runs on as it does.
     steady: Bools
+    # The promises that the last round has left, by the steady alternatives.
     known: Schedule | None = None
 
     def steady_only(self) -> Admission:

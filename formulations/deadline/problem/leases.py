@@ -71,12 +71,10 @@ class ScheduleState:
 
     def restore(self, other: ScheduleState) -> None:
         """Restore a copy, which must not change any more."""
-        self.residual, self.alternative, self.runs, self.idle = (
-            other.residual,
-            other.alternative,
-            other.runs,
-            other.idle,
-        )
+        self.residual = other.residual
+        self.alternative = other.alternative
+        self.runs = other.runs
+        self.idle = other.idle
 
     @classmethod
     def of(
@@ -129,11 +127,9 @@ class ScheduleState:
 
     def add(self, alternative: int, leases: Ints) -> None:
         """Add an alternative in these leases, which have capacity; its job has none so far."""
-        problem, job, demand_class = (
-            self.problem,
-            self.problem.job[alternative],
-            self.demand_class[alternative],
-        )
+        problem = self.problem
+        job = self.problem.job[alternative]
+        demand_class = self.demand_class[alternative]
         self.alternative[job] = alternative
         self.idle[job, problem.first[alternative] : problem.end[alternative]] = True
         self.idle[job, leases] = False
@@ -154,10 +150,8 @@ class ScheduleState:
 
     def remove(self, job: int) -> Ints:
         """Remove a job from the schedule, and return its leases."""
-        leases, demand_class = (
-            np.flatnonzero(self.runs[job]),
-            self.demand_class[self.alternative[job]],
-        )
+        leases = np.flatnonzero(self.runs[job])
+        demand_class = self.demand_class[self.alternative[job]]
         self.residual[np.ix_(self._rows[demand_class], leases)] += self._row_demand[demand_class]
         self.runs[job] = self.idle[job] = False
         self.alternative[job] = NONE
@@ -297,19 +291,11 @@ PLACES = ("disruption", "spread", "proximity", "opened")
 
 @dataclass(frozen=True, eq=False)
 class CurrentLease(InnerRound):
-    """The current lease as a round of gangs, and how its plans are lifted.
-
-    Attributes
-    ----------
-    round : Round
-        Of policy `gang`; with the hosts of the whole round, in its order.
-    evicted : frozenset of int
-        Indices in the whole round of jobs that run where they cannot stay.
-    """
+    """The current lease as a round of gangs, and how its plans are lifted."""
 
     admission: Admission
-    round: Round
-    evicted: frozenset[int]
+    round: Round  # Of policy `gang`; with the hosts of the whole round, in its order
+    evicted: frozenset[int]  # Indices in the whole round of jobs that run where they cannot stay
 
     def lift(self, plan: Candidate) -> Candidate:
         """Return a plan of the gangs as one of the whole round, without its promises."""
@@ -409,10 +395,8 @@ class _GangBuilder:
         number = int(self._admission.option[alternative])
         job, full = self._round.jobs[j], max(1, int(self._admission.gains[alternative]))
         milli = job.options[number].milli_gpu
-        value, priority = (
-            0 if evicted else self._value_of_staying(job),
-            min(job.priority, MAX_OTHER_PRIORITY),
-        )
+        value = 0 if evicted else self._value_of_staying(job)
+        priority = min(job.priority, MAX_OTHER_PRIORITY)
         if must:
             # Large jobs take the place of small ones, which find other places more easily.
             gpus = -(-milli // WHOLE_GPU)

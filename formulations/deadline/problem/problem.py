@@ -42,18 +42,11 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdmittedClasses:
-    """The priority classes of `admitted`, the highest first.
+    """The priority classes of `admitted`, the highest first."""
 
-    Attributes
-    ----------
-    number : int64 (jobs,)
-        The class of each job.
-    weights, units, asked : tuple of int
-        Of each class what a unit of value counts, what divides the values of its promises, and what
-        gaps are relative to.
-    """
-
-    number: Ints
+    number: Ints  # (jobs,): The class of each job
+    # weights, units, asked: Of each class what a unit of value counts, what divides the values of
+    # its promises, and what gaps are relative to.
     weights: tuple[int, ...]
     units: tuple[int, ...]
     asked: tuple[int, ...]
@@ -81,33 +74,23 @@ class AdmittedClasses:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Jobs that ask for a promise, and their alternatives: an option and a due time each.
+    """Jobs that ask for a promise, and their alternatives: an option and a due time each."""
 
-    Parameters
-    ----------
-    capacity
-        (rows, horizon): what each row has in each lease, milli-GPU. A row is a set of GPU models,
-        or what a quota or cap leaves.
-    loss
-        (jobs,): value of the promise that a job has already; 0 for one without.
-    job, need, first, end, value
-        (alternatives,): the alternative's job; leases that it needs; the first lease that it can
-        use, and the one after the last, so that it needs `need` of `end - first`; its value.
-        Alternatives of one job lie together, and jobs in order.
-    demand
-        (alternatives, rows): what the alternative asks of each row in each of its leases.
-    classes
-        The priority classes of `admitted`; None where it is one term.
-    """
-
+    # (rows, horizon): what each row has in each lease, milli-GPU. A row is a set of GPU models, or
+    # what a quota or cap leaves.
     capacity: Ints
-    loss: Ints
+    loss: Ints  # (jobs,): value of the promise that a job has already; 0 for one without
+    # job, need, first, end, value: (alternatives,): the alternative's job; leases that it needs;
+    # the first lease that it can use, and the one after the last, so that it needs `need` of `end -
+    # first`; its value. Alternatives of one job lie together, and jobs in order.
     job: Ints
     need: Ints
     first: Ints
     end: Ints
     value: Ints
+    # (alternatives, rows): what the alternative asks of each row in each of its leases.
     demand: Ints
+    # The priority classes of `admitted`; None where it is one term.
     classes: AdmittedClasses | None = None
 
     @property
@@ -155,18 +138,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """An alternative per job, and the leases in which it runs.
+    """An alternative per job, and the leases in which it runs."""
 
-    Parameters
-    ----------
-    alternative
-        (jobs,): the alternative of each job, or `NONE`.
-    runs
-        (jobs, horizon): whether the job runs in the lease; exactly `need` of them, inside
-        `first .. end - 1`.
-    """
-
-    alternative: Ints
+    alternative: Ints  # (jobs,): the alternative of each job, or `NONE`
+    # (jobs, horizon): whether the job runs in the lease; exactly `need` of them, inside `first ..
+    # end - 1`.
     runs: Bools
 
     def admitted(self, problem: Problem) -> int:

@@ -176,17 +176,13 @@ ROUNDING_TOLERANCE = 1e-6
 
 def deal_jobs(assignment_model: AssignmentModel, values: Floats, costs: Ints) -> tuple[Ints, Ints]:
     """Return the region and the assignment of each pending job (jobs,), NONE without capacity."""
-    classes, cost_classes, residual = (
-        assignment_model.classes,
-        assignment_model.cost_classes,
-        ResidualCapacity(assignment_model.classes),
-    )
+    classes = assignment_model.classes
+    cost_classes = assignment_model.cost_classes
+    residual = ResidualCapacity(assignment_model.classes)
     region = np.full(len(classes.class_of_job), NONE, dtype=np.int64)
     assignment_of_job = region.copy()
-    cheap, other = (
-        _round_down(values[assignment_model.cheap]),
-        _round_down(values[assignment_model.other]),
-    )
+    cheap = _round_down(values[assignment_model.cheap])
+    other = _round_down(values[assignment_model.other])
     num_served = np.zeros(len(cost_classes.job_class))
     np.add.at(num_served, assignment_model.cheap_class, values[assignment_model.cheap])
     num_served[assignment_model.other_class] += values[assignment_model.other]

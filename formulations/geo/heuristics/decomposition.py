@@ -302,10 +302,8 @@ def decompose_by_region(
         Whether no other plan follows.
     """
     problem, costs, began = running_jobs.problem, running_jobs.problem.read_costs, time.monotonic()
-    regions, anti_affinity = (
-        RegionSubproblems(problem, running_jobs.gangs),
-        CrossRegionAntiAffinity(problem),
-    )
+    regions = RegionSubproblems(problem, running_jobs.gangs)
+    anti_affinity = CrossRegionAntiAffinity(problem)
     first = running_jobs
     if anti_affinity:
         first = RunningJobs(
@@ -363,11 +361,9 @@ class _Decomposition:
         costs: Ints,
         pinned: frozenset[int] = frozenset(),
     ) -> None:
-        self.running_jobs, self.problem, self.round = (
-            running_jobs,
-            running_jobs.problem,
-            running_jobs.problem.round,
-        )
+        self.running_jobs = running_jobs
+        self.problem = running_jobs.problem
+        self.round = running_jobs.problem.round
         self.regions, self.costs, self._pinned = regions, costs, pinned
         self.fixed = FixedDecisions()
         self._anti_affinity = anti_affinity
@@ -490,10 +486,8 @@ class _Decomposition:
         for j, assignment_index in ResidualCapacity(classes).assign_greedily(
             waiting, self.costs, self._excluded()
         ):
-            region[j], model[j] = (
-                classes.assignment_region[assignment_index],
-                classes.assignment_model[assignment_index],
-            )
+            region[j] = classes.assignment_region[assignment_index]
+            model[j] = classes.assignment_model[assignment_index]
         return RegionAssignment(region, model)
 
     def _worthwhile(self, jobs: Sequence[int]) -> bool:

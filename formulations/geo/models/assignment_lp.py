@@ -373,21 +373,11 @@ PLACEMENT_TERMS = ("disruption", "spread", "proximity", "opened")
 
 @dataclass(frozen=True, eq=False)
 class MonolithicRound(InnerRound):
-    """The gang round, and how its plans and bounds translate to the round of policy `geo`.
+    """The gang round, and how its plans and bounds translate to the round of policy `geo`."""
 
-    Attributes
-    ----------
-    round : Round
-        The gang round.
-    weights : LexicographicWeights
-        How scores are composed.
-    classes : tuple of PriorityClass
-        Those of the geo round.
-    """
-
-    round: Round
-    weights: LexicographicWeights
-    classes: tuple[PriorityClass, ...]
+    round: Round  # The gang round
+    weights: LexicographicWeights  # How scores are composed
+    classes: tuple[PriorityClass, ...]  # Those of the geo round
 
     @property
     def scored(self) -> str:
@@ -456,11 +446,9 @@ def monolithic_round_in_time(problem: Problem, session: Session) -> MonolithicRo
 
 class _Builder:
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.round, self.region_options = (
-            problem,
-            problem.round,
-            RegionOptions(problem),
-        )
+        self.problem = problem
+        self.round = problem.round
+        self.region_options = RegionOptions(problem)
         self._options_of_job: dict[int, list[RegionOption]] = {}
 
     def add(self, j: int, job: Job) -> None:

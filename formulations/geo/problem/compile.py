@@ -37,46 +37,27 @@ from placewright.topology import Cluster
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Arrays of a round of policy `geo`, as region assignment needs them.
+    """Arrays of a round of policy `geo`, as region assignment needs them."""
 
-    Attributes
-    ----------
-    wan : Wan
-        Regions, links, datasets and jobs.
-    available : Bools
-        (datasets, regions): whether a complete replica can be read in the region now.
-    source : Ints
-        (datasets, regions): the region from which a job in a region without a replica reads the
-        dataset over a direct link, by lowest egress price, then highest bandwidth; NONE without
-        one.
-    eligible : Bools
-        (jobs, regions): whether a pending job may start in a region now, given its data. A running
-        job is eligible in its current region only.
-    remote_gib, egress : Ints
-        (jobs, regions): GiB that a job reads from other regions if it runs there, and their cost in
-        micro-dollars.
-    current_region : Ints
-        (jobs,): the region of a running job, NONE for a pending one.
-    gpu_price : Ints
-        (regions, models): micro-dollars per GPU-hour.
-    quota : dict of (region, tenant) to int
-        Milli-GPU that the jobs of a tenant may hold in a region.
-    priority_classes : tuple of PriorityClass
-        Highest first, where `value` is decided class by class; else ().
-    gangs : Callable
-        Returns all jobs as one gang problem, wherever they may run; compiled when first asked for.
-    """
-
-    wan: Wan
+    wan: Wan  # Regions, links, datasets and jobs
+    # (datasets, regions): whether a complete replica can be read in the region now.
     available: Bools
+    # (datasets, regions): the region from which a job in a region without a replica reads the
+    # dataset over a direct link, by lowest egress price, then highest bandwidth; NONE without one.
     source: Ints
+    # (jobs, regions): whether a pending job may start in a region now, given its data. A running
+    # job is eligible in its current region only.
     eligible: Bools
+    # remote_gib, egress: (jobs, regions): GiB that a job reads from other regions if it runs there,
+    # and their cost in micro-dollars.
     remote_gib: Ints
     egress: Ints
-    current_region: Ints
-    gpu_price: Ints
-    quota: dict[tuple[int, str], int]
+    current_region: Ints  # (jobs,): the region of a running job, NONE for a pending one
+    gpu_price: Ints  # (regions, models): micro-dollars per GPU-hour
+    quota: dict[tuple[int, str], int]  # Milli-GPU that the jobs of a tenant may hold in a region
+    # Highest first, where `value` is decided class by class; else ().
     priority_classes: tuple[PriorityClass, ...]
+    # Returns all jobs as one gang problem, wherever they may run; compiled when first asked for.
     gangs: Callable[[], Gangs]
 
     @property

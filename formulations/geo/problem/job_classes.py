@@ -29,47 +29,34 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobClasses:
-    """Job classes, their assignments and the capacity rows, as arrays.
-
-    Attributes
-    ----------
-    class_of_job : Ints
-        (jobs,): the class of each job, NONE for pinned jobs.
-    current_region : Ints
-        (classes,): the region of a class of running jobs, NONE for pending ones.
-    preemptible : Bools
-        (classes,): whether running jobs of the class may be preempted by some pending job.
-    assignment_class, assignment_region, assignment_option : Ints
-        (assignments,): the job class, region and option of each assignment.
-    assignment_model : Ints
-        (assignments,): the GPU model of all its tasks, NONE if models are not distinguished.
-    value : Ints
-        (assignments,): value of a job started this way; for a running job, the value lost if it is
-        preempted. Under strict priority it is weighted by priority class.
-    priority_class, own_value : Ints
-        (assignments,): the priority class that a job counts in, and its value there.
-    entry_assignment, entry_row, entry_usage : Ints
-        (entries,): sparse use of rows by assignments. A negative use is capacity that a running job
-        adds to a row by going on.
-    capacity : Ints
-        (rows,): right-hand sides.
-    """
+    """Job classes, their assignments and the capacity rows, as arrays."""
 
     problem: Problem
-    class_of_job: Ints
+    class_of_job: Ints  # (jobs,): the class of each job, NONE for pinned jobs
+    # (classes,): the region of a class of running jobs, NONE for pending ones.
     current_region: Ints
+    # (classes,): whether running jobs of the class may be preempted by some pending job.
     preemptible: Bools
+    # assignment_class, assignment_region, assignment_option: (assignments,): the job class, region
+    # and option of each assignment.
     assignment_class: Ints
     assignment_region: Ints
     assignment_option: Ints
+    # (assignments,): the GPU model of all its tasks, NONE if models are not distinguished.
     assignment_model: Ints
+    # (assignments,): value of a job started this way; for a running job, the value lost if it is
+    # preempted. Under strict priority it is weighted by priority class.
     value: Ints
+    # priority_class, own_value: (assignments,): the priority class that a job counts in, and its
+    # value there.
     priority_class: Ints
     own_value: Ints
+    # entry_assignment, entry_row, entry_usage: (entries,): sparse use of rows by assignments. A
+    # negative use is capacity that a running job adds to a row by going on.
     entry_assignment: Ints
     entry_row: Ints
     entry_usage: Ints
-    capacity: Ints
+    capacity: Ints  # (rows,): right-hand sides
 
     def with_value(self, value: Ints) -> JobClasses:
         """Return the classes with other values of assignments (assignments,)."""
@@ -197,10 +184,8 @@ class PreemptionRows:
             groups = gangs.classes[running.job_class].choices[0].groups
             found: dict[int, int] = {}
             for group, _, host, gpus in running.places:
-                start, model = (
-                    int(gangs.cluster.gpu_start[host]),
-                    int(gangs.cluster.gpu_model[host]),
-                )
+                start = int(gangs.cluster.gpu_start[host])
+                model = int(gangs.cluster.gpu_model[host])
                 if gangs.open[host] and model >= 0:
                     each = min(int(gangs.shape_gpu[groups[group].shape]), WHOLE_GPU)
                     milli = sum(each for gpu in gpus if gangs.usable[start + gpu])
@@ -232,11 +217,9 @@ class JobClassBuilder:
     fixed: Collection[int] = ()
 
     def __init__(self, running_jobs: RunningJobs) -> None:
-        self.running_jobs, self.problem, self.gangs = (
-            running_jobs,
-            running_jobs.problem,
-            running_jobs.gangs,
-        )
+        self.running_jobs = running_jobs
+        self.problem = running_jobs.problem
+        self.gangs = running_jobs.gangs
         self.wan = self.problem.wan
         self.regions = len(self.wan.regions)
         self.model_sets = self._model_sets()

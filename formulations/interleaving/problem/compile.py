@@ -128,43 +128,26 @@ OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 @dataclass(frozen=True, eq=False)
 class Interleaving:
-    """A round and its set-packing problem.
-
-    Attributes
-    ----------
-    jobs : tuple of int
-        Indices in the round of the jobs of the packing problem: those that are pending or may move.
-    packing : PackingProblem
-        One class per job, in the order of `jobs`, then one for each other option of a job.
-    of_class : tuple of int
-        The job of each class, by its index in the round.
-    class_of_job : dict of int to int
-        Of each job with several options: equal for jobs that are alike in all but the first.
-    objective
-        The term by which groups are chosen, the first of its kind in the policy; if it has none,
-        what it has by default.
-    colocated : dict of int to tuple of int
-        For each running job who runs on its GPUs, itself too, by indices in the round.
-    stays : frozenset of int
-        Running jobs that stay as they are, with whom they are.
-    open_hosts : OpenHosts
-        Where tasks may arrive.
-    priorities : Priorities
-        The priority classes by which the objective is written out.
-    """
+    """A round and its set-packing problem."""
 
     round: Round
     sharing: Sharing
     cluster: Cluster
+    # Indices in the round of the jobs of the packing problem: those that are pending or may move.
     jobs: tuple[int, ...]
+    # One class per job, in the order of `jobs`, then one for each other option of a job.
     packing: PackingProblem
-    of_class: tuple[int, ...]
+    of_class: tuple[int, ...]  # The job of each class, by its index in the round
+    # Of each job with several options: equal for jobs that are alike in all but the first.
     class_of_job: Mapping[int, int]
+    # The term by which groups are chosen, the first of its kind in the policy; if it has none, what
+    # it has by default.
     objective: Objective
+    # For each running job who runs on its GPUs, itself too, by indices in the round.
     colocated: Mapping[int, tuple[int, ...]]
-    stays: frozenset[int]
-    open_hosts: OpenHosts
-    priorities: Priorities
+    stays: frozenset[int]  # Running jobs that stay as they are, with whom they are
+    open_hosts: OpenHosts  # Where tasks may arrive
+    priorities: Priorities  # The priority classes by which the objective is written out
 
     @cached_property
     def frozen_groups(self) -> frozenset[tuple[int, ...]]:

@@ -216,94 +216,52 @@ UNLIMITED_US = 10**14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rules:
-    """Rules that hold for all groups.
+    """Rules that hold for all groups."""
 
-    Attributes
-    ----------
-    objective
-        The term that the value of columns counts.
-    spanning
-        Whether the first of three stages may span two of four slots.
-    contention
-        Millionths by which the period of 2, 3, 4 members is longer.
-    max_members
-        Members of a group, 1 to 4.
-    class_weights
-        What a unit of the objective counts in each priority class, the highest first.
-    """
-
-    objective: Objective = "weighted_throughput"
-    spanning: bool = False
+    objective: Objective = "weighted_throughput"  # The term that the value of columns counts
+    spanning: bool = False  # Whether the first of three stages may span two of four slots
+    # Millionths by which the period of 2, 3, 4 members is longer.
     contention: tuple[int, int, int] = (MILLION, MILLION, MILLION)
-    max_members: int = MAX_MEMBERS
+    max_members: int = MAX_MEMBERS  # Members of a group, 1 to 4
+    # What a unit of the objective counts in each priority class, the highest first.
     class_weights: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackingProblem:
-    """Classes of interchangeable jobs, buckets of classes that may share GPUs, and linear rows.
+    """Classes of interchangeable jobs, buckets of classes that may share GPUs, and linear rows."""
 
-    Attributes
-    ----------
-    rules
-        What holds for all groups.
-    stages : int64 (classes, resources)
-        Microseconds of one iteration on each resource; all 0 without a profile.
-    iteration : int64 (classes,)
-        Microseconds of one iteration alone; 1 or more where there is a profile.
-    slowdown : int64 (classes,)
-        Cap of the period in thousandths of `iteration`; 0: none.
-    speed, best : int64 (classes,)
-        Millionths: speed of the first option, with which a job is in groups, and the greatest of
-        any option, for a job on its own.
-    weight : int64 (classes,)
-        What one unit of throughput counts in `weighted_throughput`.
-    priority_class : int64 (classes,)
-        Index of each class's priority class in `rules.class_weights`.
-    memory : int64 (classes,)
-        MiB of each GPU in a group.
-    bucket : int64 (classes,)
-        Classes of one bucket may share GPUs; `ALONE`: with nobody.
-    count : int64 (classes,)
-        Jobs of the class.
-    must_cover : bool (classes,)
-        Whether all of them have to be in a column: running jobs that cannot stop.
-    conflicts : int64 (pairs, 2)
-        Classes that may not be in one group; each of them has one job.
-    gpu_memory : int64 (buckets,)
-        MiB that a group of the bucket can have of each GPU; 0: no limit.
-    per_group : int64 (rows, buckets)
-        What each column of a bucket takes, a job on its own too.
-    per_member : int64 (rows, classes)
-        What each member takes on top; all that a class of the bucket `ALONE` takes.
-    limit : int64 (rows,)
-        Capacity of each row.
-    peak : int64 (rows, classes)
-        A column takes the most of these of its members on top, 0 or more: members take turns at
-        CPU. Without rows nothing is taken so. Prices leave it out, which is a relaxation.
-    frozen_groups : int64 (groups, 4)
-        Groups that run and may stay as they are although they are not allowed otherwise: ascending
-        classes, each of one job and in one such group at most, `ALONE` after the last one.
-    """
-
-    rules: Rules
+    rules: Rules  # What holds for all groups
+    # (classes, resources): Microseconds of one iteration on each resource; all 0 without a profile.
     stages: Ints
+    # (classes,): Microseconds of one iteration alone; 1 or more where there is a profile.
     iteration: Ints
-    slowdown: Ints
+    slowdown: Ints  # (classes,): Cap of the period in thousandths of `iteration`; 0: none
+    # speed, best: (classes,): Millionths: speed of the first option, with which a job is in groups,
+    # and the greatest of any option, for a job on its own.
     speed: Ints
     best: Ints
-    weight: Ints
+    weight: Ints  # (classes,): What one unit of throughput counts in `weighted_throughput`
+    # (classes,): Index of each class's priority class in `rules.class_weights`.
     priority_class: Ints
-    memory: Ints
-    bucket: Ints
-    count: Ints
+    memory: Ints  # (classes,): MiB of each GPU in a group
+    bucket: Ints  # (classes,): Classes of one bucket may share GPUs; `ALONE`: with nobody
+    count: Ints  # (classes,): Jobs of the class
+    # (classes,): Whether all of them have to be in a column: running jobs that cannot stop.
     must_cover: Bools
-    conflicts: Ints
+    conflicts: Ints  # (pairs, 2): Classes that may not be in one group; each of them has one job
+    # (buckets,): MiB that a group of the bucket can have of each GPU; 0: no limit.
     gpu_memory: Ints
-    per_group: Ints
+    per_group: Ints  # (rows, buckets): What each column of a bucket takes, a job on its own too
+    # (rows, classes): What each member takes on top; all that a class of the bucket `ALONE` takes.
     per_member: Ints
-    limit: Ints
+    limit: Ints  # (rows,): Capacity of each row
+    # (rows, classes): A column takes the most of these of its members on top, 0 or more: members
+    # take turns at CPU. Without rows nothing is taken so. Prices leave it out, which is a
+    # relaxation.
     peak: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    # (groups, 4): Groups that run and may stay as they are although they are not allowed otherwise:
+    # ascending classes, each of one job and in one such group at most, `ALONE` after the last one.
     frozen_groups: Ints = field(
         default_factory=lambda: np.full((0, MAX_MEMBERS), ALONE, dtype=np.int64)
     )
@@ -418,42 +376,25 @@ def allowed(packing: PackingProblem, members: Ints, period: Ints) -> Bools:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """Columns that respect every row, and their value.
+    """Columns that respect every row, and their value."""
 
-    Attributes
-    ----------
-    members : int64 (columns, 4)
-        Classes of the packing problem in ascending order, `ALONE` after the last one. A column that
-        is used twice stands here twice.
-    value
-        Sum of the values of the columns.
-    source
-        Which search found it.
-    """
-
+    # (columns, 4): Classes of the packing problem in ascending order, `ALONE` after the last one. A
+    # column that is used twice stands here twice.
     members: Ints
-    value: int
-    source: str
+    value: int  # Sum of the values of the columns
+    source: str  # Which search found it
 
 
 @dataclass(frozen=True, slots=True)
 class GroupingBound:
-    """No choice of columns has more value.
-
-    Attributes
-    ----------
-    certified
-        Whether it was recomputed in integers.
-    class_weights
-        What a unit of the objective counts in each priority class, of those up to the last that
-        counts.
-    held : tuple of int
-        Of each class before the last the value that the choices have at least.
-    """
+    """No choice of columns has more value."""
 
     value: int
-    certified: bool
+    certified: bool  # Whether it was recomputed in integers
+    # What a unit of the objective counts in each priority class, of those up to the last that
+    # counts.
     class_weights: tuple[int, ...] = (1,)
+    # Of each class before the last the value that the choices have at least.
     held: tuple[int, ...] = ()
 
     def of_class(self, values: Sequence[int]) -> int:

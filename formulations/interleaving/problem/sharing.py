@@ -202,19 +202,11 @@ def jobs_of_class(round_: Round, one: PriorityClass) -> list[Job]:
 
 @dataclass(frozen=True, slots=True)
 class Priorities:
-    """The priority classes of the objective; none where it is one term.
-
-    Attributes
-    ----------
-    terms : tuple of str
-        What the objective stands for, highest class first.
-    weights : tuple of int
-        With which a sum over these terms is nearly lexicographic.
-    """
+    """The priority classes of the objective; none where it is one term."""
 
     classes: tuple[PriorityClass, ...]
-    terms: tuple[str, ...]
-    weights: tuple[int, ...]
+    terms: tuple[str, ...]  # What the objective stands for, highest class first
+    weights: tuple[int, ...]  # With which a sum over these terms is nearly lexicographic
     _numbers: Mapping[Precedence, int]
 
     @classmethod

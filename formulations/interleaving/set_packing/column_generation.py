@@ -51,21 +51,11 @@ from placewright.formulations.session import Session
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DualRepair:
-    """Increases of the duals of one bucket's classes, and what they cost.
+    """Increases of the duals of one bucket's classes, and what they cost."""
 
-    Attributes
-    ----------
-    increase : int64 (classes,)
-        What is added to the scaled price of a job of each class.
-    threshold
-        No group has a greater scaled reduced cost at the raised prices.
-    cost
-        By how much the scaled bound exceeds that of the prices before, if no group paid.
-    """
-
-    increase: Ints
-    threshold: int
-    cost: int
+    increase: Ints  # (classes,): What is added to the scaled price of a job of each class
+    threshold: int  # No group has a greater scaled reduced cost at the raised prices
+    cost: int  # By how much the scaled bound exceeds that of the prices before, if no group paid
 
 
 def repair_duals(packing: PackingProblem, found: PricingResult, group_limit: int) -> DualRepair:
@@ -111,22 +101,12 @@ def member_increases(packing: PackingProblem, found: PricingResult, threshold: i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MasterSolution:
-    """An LP solution of the restricted master, with its duals.
-
-    Attributes
-    ----------
-    values : float64 (columns,)
-        How often each column is used.
-    job : float64 (classes,)
-        The price of a job of each class.
-    row : float64 (rows,)
-        The price of a unit of each row.
-    """
+    """An LP solution of the restricted master, with its duals."""
 
     columns: Columns
-    values: Floats
-    job: Floats
-    row: Floats
+    values: Floats  # (columns,): How often each column is used
+    job: Floats  # (classes,): The price of a job of each class
+    row: Floats  # (rows,): The price of a unit of each row
 
     @property
     def value(self) -> float:
@@ -217,22 +197,13 @@ def select_entering(columns: Columns, gain: Ints, classes: int) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PricingRound:
-    """Exact pricing of all buckets at some duals.
+    """Exact pricing of all buckets at some duals."""
 
-    Attributes
-    ----------
-    job, row
-        The prices, raised until hardly a group pays, as in `Relaxation`.
-    bound
-        What they prove.
-    columns
-        Groups that paid before.
-    """
-
+    # job, row: The prices, raised until hardly a group pays, as in `Relaxation`.
     job: Floats
     row: Floats
-    bound: int
-    columns: Columns
+    bound: int  # What they prove
+    columns: Columns  # Groups that paid before
 
 
 def generate(

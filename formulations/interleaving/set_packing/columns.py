@@ -29,18 +29,10 @@ NOT_ALLOWED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Single jobs and groups, by the classes of their members.
+    """Single jobs and groups, by the classes of their members."""
 
-    Attributes
-    ----------
-    members : int64 (columns, 4)
-        Classes in ascending order, `ALONE` after the last one.
-    value : int64 (columns,)
-        What one such column adds to the term.
-    """
-
-    members: Ints
-    value: Ints
+    members: Ints  # (columns, 4): Classes in ascending order, `ALONE` after the last one
+    value: Ints  # (columns,): What one such column adds to the term
 
     def __len__(self) -> int:
         return len(self.value)
@@ -375,27 +367,14 @@ Then the value of a column has at most 53 binary digits, and is exact in solvers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregatedProblem:
-    """A packing problem with interchangeable classes merged, and its original.
+    """A packing problem with interchangeable classes merged, and its original."""
 
-    Attributes
-    ----------
-    packing
-        The classes that are left, those of one family next to each other.
-    family : int64 (classes of `packing`,)
-        Classes of one family differ in nothing but weight; families ascend.
-    original
-        The packing problem of which they were made.
-    of : int64 (classes of `original`,)
-        The class in `packing` of each.
-    unit
-        Factor from original weights to those of `packing`.
-    """
-
-    packing: PackingProblem
+    packing: PackingProblem  # The classes that are left, those of one family next to each other
+    # (classes of `packing`,): Classes of one family differ in nothing but weight; families ascend.
     family: Ints
-    original: PackingProblem
-    of: Ints
-    unit: int = 1
+    original: PackingProblem  # The packing problem of which they were made
+    of: Ints  # (classes of `original`,): The class in `packing` of each
+    unit: int = 1  # Factor from original weights to those of `packing`
 
     def disaggregate(self, grouping: Grouping) -> Grouping:
         """Return a grouping of the original classes; heavier jobs get the faster places.

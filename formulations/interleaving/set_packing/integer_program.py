@@ -59,27 +59,17 @@ class Held:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetPackingProgram:
-    """Columns of a packing problem, as an integer program.
-
-    Attributes
-    ----------
-    repeats : int64 (columns, 4)
-        How often the class of each member is in its column; 0 where there is no member.
-    use : int64 (columns, rows)
-        What each column takes of each row of the packing problem.
-    arrays
-        Variables are the columns; rows are the classes, then the rows of the packing problem. The
-        objective counts in units.
-    unit
-        The value of one unit of the objective, a power of two.
-    """
+    """Columns of a packing problem, as an integer program."""
 
     packing: PackingProblem
     columns: Columns
+    # (columns, 4): How often the class of each member is in its column; 0 where there is no member.
     repeats: Ints
-    use: Ints
+    use: Ints  # (columns, rows): What each column takes of each row of the packing problem
+    # Variables are the columns; rows are the classes, then the rows of the packing problem. The
+    # objective counts in units.
     arrays: Arrays
-    unit: int
+    unit: int  # The value of one unit of the objective, a power of two
 
     @classmethod
     def of(

@@ -59,30 +59,14 @@ MAX_PRICE = 1 << 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """Integer prices, times `scale`, at which no single job has a positive reduced cost.
+    """Integer prices, times `scale`, at which no single job has a positive reduced cost."""
 
-    Attributes
-    ----------
-    scale
-        Parts into which a unit of value is divided.
-    member : int64 (classes,)
-        What each member of a column pays: y and its part of the rows.
-    group : int64 (buckets,)
-        What each column of a bucket pays on top.
-    base
-        The scaled bound if no group has a positive reduced cost, but for those that run.
-    job : float64 (classes,)
-        y, unscaled.
-    row : float64 (rows,)
-        z, unscaled.
-    """
-
-    scale: int
-    member: Ints
-    group: Ints
-    base: int
-    job: Floats
-    row: Floats
+    scale: int  # Parts into which a unit of value is divided
+    member: Ints  # (classes,): What each member of a column pays: y and its part of the rows
+    group: Ints  # (buckets,): What each column of a bucket pays on top
+    base: int  # The scaled bound if no group has a positive reduced cost, but for those that run
+    job: Floats  # (classes,): y, unscaled
+    row: Floats  # (rows,): z, unscaled
 
     def reduced_cost(self, packing: PackingProblem, members: Ints, value: Ints) -> Ints:
         """Return the scaled reduced cost of columns, members int64 (columns, up to 4)."""
@@ -181,43 +165,23 @@ ROUNDING_FACTOR = 1 + 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassTree:
-    """The class tree of one bucket; the root is node 0, children come after their parent.
+    """The class tree of one bucket; the root is node 0, children come after their parent."""
 
-    Attributes
-    ----------
-    left, right : int64 (nodes,)
-        The children of a node, -1 for a single class.
-    jobs : int64 (nodes,)
-        How many jobs its classes have.
-    of : int64 (nodes,)
-        Its class if it is a single one, else one of its classes.
-    width : float64 (nodes,)
-        How much its classes differ; -1 for a single class.
-    stages : int64 (nodes, resources)
-        The least of each stage.
-    own : int64 (nodes,)
-        The least sum of all stages of a class.
-    iteration, max_period : int64 (nodes,)
-        The most of any class.
-    memory : int64 (nodes,)
-        The least of any class.
-    grid : int64 (periods,)
-        Ascending; the first is a lower bound of all periods.
-    most : int64 (nodes, periods)
-        The most that reach over period less price is for any class, scaled as the prices are.
-    """
-
+    # left, right: (nodes,): The children of a node, -1 for a single class.
     left: Ints
     right: Ints
-    jobs: Ints
-    of: Ints
-    width: Floats
-    stages: Ints
-    own: Ints
+    jobs: Ints  # (nodes,): How many jobs its classes have
+    of: Ints  # (nodes,): Its class if it is a single one, else one of its classes
+    width: Floats  # (nodes,): How much its classes differ; -1 for a single class
+    stages: Ints  # (nodes, resources): The least of each stage
+    own: Ints  # (nodes,): The least sum of all stages of a class
+    # iteration, max_period: (nodes,): The most of any class.
     iteration: Ints
     max_period: Ints
-    memory: Ints
-    grid: Ints
+    memory: Ints  # (nodes,): The least of any class
+    grid: Ints  # (periods,): Ascending; the first is a lower bound of all periods
+    # (nodes, periods): The most that reach over period less price is for any class, scaled as the
+    # prices are.
     most: Ints
 
 
@@ -317,21 +281,11 @@ def _split_recursively(measures: Floats) -> tuple[Ints, Ints, list[Ints], Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricingResult:
-    """Groups found by pricing a bucket, and a bound of all others.
+    """Groups found by pricing a bucket, and a bound of all others."""
 
-    Attributes
-    ----------
-    columns
-        Groups with a scaled reduced cost above the tolerance.
-    reduced : int64 (columns,)
-        Theirs.
-    rest_bound
-        No other group of the bucket has a greater one; at least the tolerance.
-    """
-
-    columns: Columns
-    reduced: Ints
-    rest_bound: int
+    columns: Columns  # Groups with a scaled reduced cost above the tolerance
+    reduced: Ints  # (columns,): Theirs
+    rest_bound: int  # No other group of the bucket has a greater one; at least the tolerance
 
 
 def solve_pricing(

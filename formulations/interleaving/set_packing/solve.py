@@ -62,18 +62,11 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profiles:
-    """The profiles of a packing problem.
+    """The profiles of a packing problem."""
 
-    Attributes
-    ----------
-    packing
-        Profiles as classes; weight, speed and rows are those of some class of the profile.
-    of : int64 (classes,)
-        The profile of each class.
-    """
-
+    # Profiles as classes; weight, speed and rows are those of some class of the profile.
     packing: PackingProblem
-    of: Ints
+    of: Ints  # (classes,): The profile of each class
 
     @classmethod
     def of_problem(cls, packing: PackingProblem) -> Profiles:
@@ -116,40 +109,26 @@ class Profiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Places:
-    """The places for one profile, and who may fill them.
+    """The places for one profile, and who may fill them."""
 
-    Attributes
-    ----------
-    template, place, turn : int64 (places,)
-        Where they are; the turn of the second place for a profile in its template is 1.
-    period : int64 (places,)
-        Index of the template's period among the different ones.
-    candidates : int64 (candidates,)
-        Classes of the profile, each as often as a template could hold it.
-    value : int64 (different periods, candidates)
-    """
-
+    # template, place, turn: (places,): Where they are; the turn of the second place for a profile
+    # in its template is 1.
     template: Ints
     place: Ints
     turn: Ints
-    period: Ints
+    period: Ints  # (places,): Index of the template's period among the different ones
+    # (candidates,): Classes of the profile, each as often as a template could hold it.
     candidates: Ints
-    value: Ints
+    value: Ints  # (different periods, candidates)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Templates:
-    """All templates of a packing problem.
+    """All templates of a packing problem."""
 
-    Attributes
-    ----------
-    members : int64 (templates, 4)
-        Profiles in ascending order, `ALONE` after the last one.
-    bucket, size, value : int64 (templates,)
-        Bucket, number of places, and the value of a template with any members.
-    """
-
-    members: Ints
+    members: Ints  # (templates, 4): Profiles in ascending order, `ALONE` after the last one
+    # bucket, size, value: (templates,): Bucket, number of places, and the value of a template with
+    # any members.
     bucket: Ints
     size: Ints
     value: Ints

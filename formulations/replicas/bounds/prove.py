@@ -86,25 +86,16 @@ def with_dataset_bounds(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundTarget:
-    """A term to bound: its relaxation, and the value of the best plan.
-
-    Attributes
-    ----------
-    goal
-        The plan's value of what the relaxation minimises.
-    holds
-        Upper bounds on earlier terms in the relaxation.
-    less
-        Other terms in the objective, with the plan's values: a bound of the sum less these is one
-        of the term, among plans that are no worse in them.
-    """
+    """A term to bound: its relaxation, and the value of the best plan."""
 
     relaxation: Relaxation
     arrays: Arrays
     root: RelaxationResult
-    goal: float
+    goal: float  # The plan's value of what the relaxation minimises
     term: str
-    holds: tuple[tuple[str, int], ...]
+    holds: tuple[tuple[str, int], ...]  # Upper bounds on earlier terms in the relaxation
+    # Other terms in the objective, with the plan's values: a bound of the sum less these is one of
+    # the term, among plans that are no worse in them.
     less: tuple[tuple[str, int], ...] = ()
     tree: ReplicaTree | None = None
 
@@ -276,12 +267,10 @@ def data_relaxation(
     which it may take a share of what is left.
     """
     if is_large(aggregate):
-        aggregate, share = (
-            restrict_to_datasets(
-                aggregate, largest_datasets(aggregate, parameters.PARAMETERS.restricted_datasets)
-            ),
-            parameters.PARAMETERS.restricted_time_share * share,
+        aggregate = restrict_to_datasets(
+            aggregate, largest_datasets(aggregate, parameters.PARAMETERS.restricted_datasets)
         )
+        share = parameters.PARAMETERS.restricted_time_share * share
     else:
         aggregate = with_dataset_bounds(
             aggregate, held, session, parameters.PARAMETERS.bounded_datasets

@@ -36,24 +36,13 @@ Fixings: TypeAlias = Mapping[int, float]
 
 @dataclass(order=True, slots=True)
 class Node:
-    """A relaxation with some copies fixed, ordered by its bound.
-
-    Attributes
-    ----------
-    number
-        Unique in a tree, to break ties.
-    fixings
-        Columns of copies, and their values.
-    iterate
-        Where its first-order method continues.
-    ready
-        More iterations would improve the bound little, so it is to be branched on.
-    """
+    """A relaxation with some copies fixed, ordered by its bound."""
 
     bound: float
-    number: int
-    fixings: Fixings = field(compare=False)
-    iterate: Iterate = field(compare=False)
+    number: int  # Unique in a tree, to break ties
+    fixings: Fixings = field(compare=False)  # Columns of copies, and their values
+    iterate: Iterate = field(compare=False)  # Where its first-order method continues
+    # More iterations would improve the bound little, so it is to be branched on.
     ready: bool = field(compare=False)
 
 
@@ -64,10 +53,8 @@ def solve_nodes(
     parts = [nodes[k : k + WIDTH] for k in range(0, len(nodes), WIDTH)]
 
     def run(batch: Sequence[Node]) -> list[tuple[float, Iterate]]:
-        fixings, iterates = (
-            [node.fixings for node in batch],
-            [node.iterate for node in batch],
-        )
+        fixings = [node.fixings for node in batch]
+        iterates = [node.iterate for node in batch]
         return pdhg.run(fixings, iterates, steps, cutoff)
 
     with ThreadPoolExecutor(threads) as aggregate:
@@ -113,17 +100,11 @@ def fractionality(copies: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """Bounds of children of the root.
+    """Bounds of children of the root."""
 
-    Attributes
-    ----------
-    bounds
-        By dataset and region that gets a copy, `NONE` for no copy at all.
-    growth_rates
-        Estimate of the tree's size by dataset, where all of its children are bounded.
-    """
-
+    # By dataset and region that gets a copy, `NONE` for no copy at all.
     bounds: dict[tuple[int, int], float]
+    # Estimate of the tree's size by dataset, where all of its children are bounded.
     growth_rates: dict[int, float]
 
     def branching_dataset(self) -> tuple[int, list[int]] | None:

@@ -29,67 +29,46 @@ NOWHERE, ZERO = cast("tuple[int, int]", (np.int64(-1), np.int64(0)))
 
 
 class AnnealingState(NamedTuple):
-    """State of the kernel: constants first, then what moves change.
+    """State of the kernel: constants first, then what moves change."""
 
-    Attributes
-    ----------
-    job_class : Ints
-        (units,): the job class of each unit.
-    jobs, demand : Floats
-        (units,): jobs, and milli-GPU of all of them.
-    first_read, read_dataset_class : Ints
-        (job classes + 1,) and (reads,): the dataset classes that each job class reads.
-    allowed_homes : Bools
-        (job classes, regions, models): where it may be.
-    remote_cost : Floats
-        (job classes, regions): cost of remote reads of a job there, of data that cannot be there.
-    first_reader, reader : Ints
-        (dataset classes + 1,) and (units that read it, for each dataset class).
-    supply : Floats
-        (cells,): milli-GPU.
-    origin : Ints
-        (dataset classes,): the only region that has it, else the last entry of `egress_left` and
-        `link_left`.
-    stored_gib, copied_gib : Floats
-        (dataset classes, regions): GiB that its first reader stores there, and copies there.
-    cell : Ints
-        (units,): region and model as one number; `NOWHERE` for none.
-    load : Floats
-        (cells,): milli-GPU of demand.
-    reader_count, copy_count : Ints
-        (dataset classes, regions) and (dataset classes,): units that read it there, and regions
-        that it is copied to.
-    storage_left, ingress_left, egress_left, total_left : Floats
-        (regions,), (regions,), (regions + 1,) and (1,): residual GiB of storage, of links into a
-        region, out of it, and of all links; negative if exceeded.
-    link_left : Floats
-        (regions + 1, regions): residual GiB of each link.
-    data_cost, moved_units, old_cells : Floats, Ints, Ints
-        (regions,), (units,) and (units,): buffers.
-    """
-
-    job_class: Ints
+    job_class: Ints  # (units,): the job class of each unit
+    # jobs, demand: (units,): jobs, and milli-GPU of all of them.
     jobs: Floats
     demand: Floats
+    # first_read, read_dataset_class: (job classes + 1,) and (reads,): the dataset classes that each
+    # job class reads.
     first_read: Ints
     read_dataset_class: Ints
-    allowed_homes: Bools
+    allowed_homes: Bools  # (job classes, regions, models): where it may be
+    # (job classes, regions): cost of remote reads of a job there, of data that cannot be there.
     remote_cost: Floats
+    # first_reader, reader: (dataset classes + 1,) and (units that read it, for each dataset class).
     first_reader: Ints
     reader: Ints
-    supply: Floats
+    supply: Floats  # (cells,): milli-GPU
+    # (dataset classes,): the only region that has it, else the last entry of `egress_left` and
+    # `link_left`.
     origin: Ints
+    # stored_gib, copied_gib: (dataset classes, regions): GiB that its first reader stores there,
+    # and copies there.
     stored_gib: Floats
     copied_gib: Floats
-    cell: Ints
-    load: Floats
+    cell: Ints  # (units,): region and model as one number; `NOWHERE` for none
+    load: Floats  # (cells,): milli-GPU of demand
+    # reader_count, copy_count: (dataset classes, regions) and (dataset classes,): units that read
+    # it there, and regions that it is copied to.
     reader_count: Ints
     copy_count: Ints
+    # storage_left, ingress_left, egress_left, total_left: (regions,), (regions,), (regions + 1,)
+    # and (1,): residual GiB of storage, of links into a region, out of it, and of all links;
+    # negative if exceeded.
     storage_left: Floats
     ingress_left: Floats
     egress_left: Floats
     total_left: Floats
-    link_left: Floats
+    link_left: Floats  # (regions + 1, regions): residual GiB of each link
+    # data_cost, moved_units, old_cells: (regions,), (units,) and (units,):
+    # buffers.
     data_cost: Floats
     moved_units: Ints
     old_cells: Ints
@@ -153,10 +132,8 @@ def sweep(
         insert_unit(state, unit, _choose(state, unit, noise, price, random))
     regions = state.storage_left.size
     for _ in range(together):
-        dataset_class, target = (
-            int(random.random() * state.copy_count.size),
-            int(random.random() * regions),
-        )
+        dataset_class = int(random.random() * state.copy_count.size)
+        target = int(random.random() * regions)
         at = state.reader[state.first_reader[dataset_class] : state.first_reader[dataset_class + 1]]
         kind = int(random.random() * 3)
         # The worse a move, the rarer it is made.

@@ -285,10 +285,8 @@ class LargeNeighbourhoodSearch:
         instead of bounded, as whole jobs may not fit where fractions do: the result need not
         improve on the incumbent, but is near solutions that do.
         """
-        neighbourhood, over = (
-            self._sampler.restricted_to(replicas),
-            self.solution.objective(self.problem)[0],
-        )
+        neighbourhood = self._sampler.restricted_to(replicas)
+        over = self.solution.objective(self.problem)[0]
         priced = neighbourhood.least_reads or not over
         return self._solve_mip(neighbourhood, seconds, None if priced else over)[0]
 
@@ -340,11 +338,9 @@ class LargeNeighbourhoodSearch:
         most
             Bound on overload in milli-GPU, None to penalise it instead.
         """
-        problem, solution, before = (
-            self.problem,
-            self.solution,
-            self.solution.objective(self.problem),
-        )
+        problem = self.problem
+        solution = self.solution
+        before = self.solution.objective(self.problem)
         if seconds <= 0:
             return None, False
         at_least_overload = most is not None and most <= self._overload_bound

@@ -50,20 +50,13 @@ from placewright.solver import Arrays, SolveOptions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestrictedReplicas:
-    """Replicas for a restricted MIP: those of a point, and those near the relaxation.
+    """Replicas for a restricted MIP: those of a point, and those near the relaxation."""
 
-    Attributes
-    ----------
-    objective
-        Upper bounds on the point's leading terms, comparable with `Solution.objective`.
-    chosen : Bools
-        (dataset classes, regions): replicas of the point, and some of small reduced cost.
-    relaxed : Bools
-        (dataset classes, regions): those with a large fraction in the first relaxation.
-    """
-
+    # Upper bounds on the point's leading terms, comparable with `Solution.objective`.
     objective: tuple[int, int, float]
+    # (dataset classes, regions): replicas of the point, and some of small reduced cost.
     chosen: Bools
+    # (dataset classes, regions): those with a large fraction in the first relaxation.
     relaxed: Bools
 
 

@@ -44,35 +44,19 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restriction:
-    """A restriction of the MIP.
+    """A restriction of the MIP."""
 
-    Attributes
-    ----------
-    free : Bools
-        (datasets, regions): copies that may be made or not.
-    copied : Bools
-        (datasets, regions): copies that are fixed to be made; all others are not.
-    integer : Bools
-        (datasets,): whose replicas are integer.
-    """
-
-    free: Bools
-    copied: Bools
-    integer: Bools
+    free: Bools  # (datasets, regions): copies that may be made or not
+    copied: Bools  # (datasets, regions): copies that are fixed to be made; all others are not
+    integer: Bools  # (datasets,): whose replicas are integer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntegerProgram:
-    """A relaxation with the columns y.
-
-    Attributes
-    ----------
-    copied : Ints
-        (datasets,): the columns y, -1 where a dataset cannot be copied.
-    """
+    """A relaxation with the columns y."""
 
     relaxation: Relaxation
-    copied: Ints
+    copied: Ints  # (datasets,): the columns y, -1 where a dataset cannot be copied
 
     @classmethod
     def of(cls, aggregate: AggregateProblem) -> Self:
@@ -172,24 +156,14 @@ def promising_copies(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbourhood:
-    """What is free; all else is fixed at the incumbent.
+    """What is free; all else is fixed at the incumbent."""
 
-    Attributes
-    ----------
-    job_classes, dataset_classes : Bools
-        (job classes,) and (dataset classes,).
-    homes : Bools
-        (job classes, regions, models): homes that free job classes may have.
-    holds : Bools
-        (dataset classes, regions): replicas that free dataset classes may have.
-    least_reads : bool
-        Whether free job classes read remotely only what cannot be in their region.
-    """
-
+    # job_classes, dataset_classes: (job classes,) and (dataset classes,).
     job_classes: Bools
     dataset_classes: Bools
-    homes: Bools
-    holds: Bools
+    homes: Bools  # (job classes, regions, models): homes that free job classes may have
+    holds: Bools  # (dataset classes, regions): replicas that free dataset classes may have
+    # Whether free job classes read remotely only what cannot be in their region.
     least_reads: bool = False
 
 
@@ -217,12 +191,10 @@ class NeighbourhoodMip:
         terms: tuple[str, ...],
         least: LeastOverload | None = None,
     ) -> None:
-        self._problem, self._free, self._solution, self._least = (
-            problem,
-            neighbourhood,
-            solution,
-            least,
-        )
+        self._problem = problem
+        self._free = neighbourhood
+        self._solution = solution
+        self._least = least
         self.model = Model()
         self._homes()
         self._replicas()

@@ -241,20 +241,12 @@ FINE = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relaxation:
-    """The LP of an aggregate problem, with its columns where they exist, -1 elsewhere.
-
-    Attributes
-    ----------
-    replica : Ints
-        (datasets, regions).
-    copy_rows : Ints
-        (datasets,): rows of the number of copies of each.
-    """
+    """The LP of an aggregate problem, with its columns where they exist, -1 elsewhere."""
 
     aggregate: AggregateProblem
     model: Model
-    replica: Ints
-    copy_rows: Ints
+    replica: Ints  # (datasets, regions)
+    copy_rows: Ints  # (datasets,): rows of the number of copies of each
 
     def replicas(self, values: Floats) -> Floats:
         """Return values of columns by replica (datasets, regions), 0 where there is no column."""

@@ -161,62 +161,40 @@ def _sums_by_key(place: Ints, amounts: Ints, count: int) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregateProblem:
-    """Job classes of a relaxation, their reads, and possible replicas.
-
-    Attributes
-    ----------
-    job_class : Ints
-        (jobs,): the class of each job.
-    demand, weight : Ints
-        (classes,): total milli-GPU, and the unit in which fractions are counted: the same, or jobs
-        for classes without GPU demand.
-    homes : Bools
-        (classes, regions, models): where it can run after some plan.
-    always_placeable : Bools
-        (classes,): whether each of its jobs can run after every plan.
-    read_class, read_dataset : Ints
-        (reads,): the class and the dataset of each read.
-    local_only : Bools
-        (reads, regions): where the class can run only beside a replica.
-    sources : Bools
-        (reads, regions, regions): from which regions each region could read, itself included.
-    step_read, step_weight, step_gib : Ints
-        (steps,): jobs of a class with equal GiB per weight: their read, weight, and GiB read.
-    possible, copyable, present : Bools
-        (datasets, regions): where a replica could be after some plan, where it would be a new copy,
-        and where one is or is under way.
-    has_replica : Bools
-        (datasets,): whether it has a replica now, and so keeps one.
-    least : Ints
-        (datasets,): proven lower bound on GiB copied and read remotely.
-    storage, ingress, egress : Ints
-        (regions,): GiB of storage after the plan, and of copies into and out of the region.
-    overload : int
-        Upper bound on the overload of the plans considered.
-    """
+    """Job classes of a relaxation, their reads, and possible replicas."""
 
     wan: Wan
-    job_class: Ints
+    job_class: Ints  # (jobs,): the class of each job
+    # demand, weight: (classes,): total milli-GPU, and the unit in which fractions are counted: the
+    # same, or jobs for classes without GPU demand.
     demand: Ints
     weight: Ints
-    homes: Bools
-    always_placeable: Bools
+    homes: Bools  # (classes, regions, models): where it can run after some plan
+    always_placeable: Bools  # (classes,): whether each of its jobs can run after every plan
+    # read_class, read_dataset: (reads,): the class and the dataset of each read.
     read_class: Ints
     read_dataset: Ints
-    local_only: Bools
+    local_only: Bools  # (reads, regions): where the class can run only beside a replica
+    # (reads, regions, regions): from which regions each region could read, itself included.
     sources: Bools
+    # step_read, step_weight, step_gib: (steps,): jobs of a class with equal GiB per weight: their
+    # read, weight, and GiB read.
     step_read: Ints
     step_weight: Ints
     step_gib: Ints
+    # possible, copyable, present: (datasets, regions): where a replica could be after some plan,
+    # where it would be a new copy, and where one is or is under way.
     possible: Bools
     copyable: Bools
     present: Bools
-    has_replica: Bools
-    least: Ints
+    has_replica: Bools  # (datasets,): whether it has a replica now, and so keeps one
+    least: Ints  # (datasets,): proven lower bound on GiB copied and read remotely
+    # storage, ingress, egress: (regions,): GiB of storage after the plan, and of copies into and
+    # out of the region.
     storage: Ints
     ingress: Ints
     egress: Ints
-    overload: int
+    overload: int  # Upper bound on the overload of the plans considered
 
     @property
     def classes(self) -> int:

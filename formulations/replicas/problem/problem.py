@@ -40,57 +40,34 @@ class Problem:
     Jobs of a class have the same demand, GPU models, regions and reads. Datasets of a class have
     the same replicas, residency and readers, and the GiB that a job reads of each are proportional
     to its size; the search copies and drops a dataset class as a whole.
-
-    Attributes
-    ----------
-    job_class : Ints
-        (jobs,): the class of each job.
-    dataset_class : Ints
-        (datasets,): the class of each dataset.
-    count, demand : Ints
-        (job classes,): number of jobs, and milli-GPU of one of them.
-    allowed_homes : Bools
-        (job classes, regions, models): where its jobs may have their home, as far as the class
-        alone decides: region and model are allowed and have supply, and all reads are possible.
-    supply : Ints
-        (regions, models): milli-GPU.
-    size : Ints
-        (dataset classes,): GiB.
-    current : Bools
-        (dataset classes, regions): where a replica is, or is under way.
-    fixed : Bools
-        (dataset classes, regions): replicas under way that are not complete; they stay.
-    may_hold : Bools
-        (dataset classes, regions): current replicas and possible copies.
-    storage, incoming, outgoing : Ints
-        (regions,): GiB of storage, and of copies that all links in and out of a region can carry.
-    linked : Bools
-        (regions, regions): whether the second may read from replicas in the first.
-    read_class, read_dataset_class, read_gib : Ints
-        (reads,): GiB that each job of a class reads of a dataset class, sorted by job class.
-    read_remote : Bools
-        (reads,): whether the read may be remote.
     """
 
     wan: Wan
-    job_class: Ints
-    dataset_class: Ints
+    job_class: Ints  # (jobs,): the class of each job
+    dataset_class: Ints  # (datasets,): the class of each dataset
+    # count, demand: (job classes,): number of jobs, and milli-GPU of one of them.
     count: Ints
     demand: Ints
+    # (job classes, regions, models): where its jobs may have their home, as far as the class alone
+    # decides: region and model are allowed and have supply, and all reads are possible.
     allowed_homes: Bools
-    supply: Ints
-    size: Ints
-    current: Bools
-    fixed: Bools
-    may_hold: Bools
+    supply: Ints  # (regions, models): milli-GPU
+    size: Ints  # (dataset classes,): GiB
+    current: Bools  # (dataset classes, regions): where a replica is, or is under way
+    fixed: Bools  # (dataset classes, regions): replicas under way that are not complete; they stay
+    may_hold: Bools  # (dataset classes, regions): current replicas and possible copies
+    # storage, incoming, outgoing: (regions,): GiB of storage, and of copies that all links in and
+    # out of a region can carry.
     storage: Ints
     incoming: Ints
     outgoing: Ints
-    linked: Bools
+    linked: Bools  # (regions, regions): whether the second may read from replicas in the first
+    # read_class, read_dataset_class, read_gib: (reads,): GiB that each job of a class reads of a
+    # dataset class, sorted by job class.
     read_class: Ints
     read_dataset_class: Ints
     read_gib: Ints
-    read_remote: Bools
+    read_remote: Bools  # (reads,): whether the read may be remote
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -128,18 +105,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Replicas after the plan, and the home of each job.
+    """Replicas after the plan, and the home of each job."""
 
-    Attributes
-    ----------
-    replicas : Bools
-        (datasets, regions).
-    homes : Ints
-        (jobs, 2): region and GPU model, `NONE` without a home.
-    """
-
-    replicas: Bools
-    homes: Ints
+    replicas: Bools  # (datasets, regions)
+    homes: Ints  # (jobs, 2): region and GPU model, `NONE` without a home
 
     def creates(self, wan: Wan) -> Bools:
         """Return the new replicas (datasets, regions)."""
@@ -235,17 +204,10 @@ def _remote_reads(wan: Wan, layout: Layout) -> int:
 
 
 class LeastOverload(NamedTuple):
-    """The least total overload, and the bounds on demand that exactly its solutions satisfy.
+    """The least total overload, and the bounds on demand that exactly its solutions satisfy."""
 
-    Attributes
-    ----------
-    overload
-        In milli-GPU.
-    lower, upper
-        (regions, models): bounds on the units of demand.
-    """
-
-    overload: int
+    overload: int  # In milli-GPU
+    # lower, upper: (regions, models): bounds on the units of demand.
     lower: Ints
     upper: Ints
 
