@@ -46,11 +46,7 @@ from placewright.topology.units import WHOLE_GPU
 class ResidualPools:
     """What is left of the pools of a round without its running jobs; (pool, domain) pairs.
 
-    Attributes
-    ----------
-    pools : tuple of PoolDomains
-    limits : list of int64 (domains,)
-        Of each pool what jobs may hold after the round.
+    `limits`: of each pool what jobs may hold after the round.
     """
 
     def __init__(self, round_: Round) -> None:
@@ -124,14 +120,9 @@ def evictions(
 ) -> Evictions:
     """Return the running jobs to evict so that guaranteed jobs start; greedy, in a given order.
 
-    Parameters
-    ----------
-    starts
-        Option and tasks of the guaranteed jobs that start, by their indices in the round.
-    stay
-        Running jobs that cannot be evicted; they fit beside the jobs that start.
-    order
-        The other running jobs, those first that are to keep their places.
+    `starts`: option and tasks of the guaranteed jobs that start, by their indices in the round.
+    `stay`: running jobs that cannot be evicted; they fit beside the jobs that start. `order`: the
+    other running jobs, those first that are to keep their places.
     """
     comes: dict[str, int] = {}
     for j, (_, tasks) in starts.items():

@@ -194,12 +194,7 @@ class ResidualRound:
 def residual_round_of(whole: Round, placed: Candidate) -> ResidualRound:
     """Return the residual round when guaranteed jobs start as given and the others wait.
 
-    Parameters
-    ----------
-    whole
-        A round in which some tenant owns cells.
-    placed
-        A plan that starts guaranteed jobs.
+    `whole`: a round in which some tenant owns cells. `placed`: a plan that starts guaranteed jobs.
     """
     names = [name for entry in whole.cluster.hosts for name in expand(entry.name)]
     hosts = {name: at for at, name in enumerate(names)}

@@ -25,13 +25,8 @@ Cost = Callable[[Cell], int]
 class Buddy:
     """The free cells of a chain, as a list of the maximal ones.
 
-    Parameters
-    ----------
-    chain
-        The shape of the trees.
-    roots
-        Disjoint cells of any levels, all free at first. Free cells are merged no further than into
-        a root.
+    `chain`: the shape of the trees. `roots`: disjoint cells of any levels, all free at first. Free
+    cells are merged no further than into a root.
     """
 
     def __init__(self, chain: Chain, roots: Iterable[Cell]) -> None:
@@ -137,14 +132,9 @@ NAMED_HOST = 10**12
 class Bindings:
     """The cells that are bound to tenants; at first those that running jobs use.
 
-    Parameters
-    ----------
-    round_
-        A round that `check_round` accepts.
-    unusable
-        Hosts, by name, that no newly bound cell may contain.
-    cost
-        Cost of claiming a host, by name; of equally small cells the cheapest is bound.
+    `round_`: a round that `check_round` accepts. `unusable`: hosts, by name, that no newly bound
+    cell may contain. `cost`: cost of claiming a host, by name; of equally small cells the cheapest
+    is bound.
     """
 
     def __init__(
@@ -253,12 +243,8 @@ class Grant(NamedTuple):
 class Allocator:
     """Grants cells to tenants inside what they own.
 
-    Parameters
-    ----------
-    chain, tops
-        The trees: their shape, and how many there are.
-    quotas
-        Per tenant, the cells that it owns of each level, innermost first.
+    `chain` and `tops`: the trees: their shape, and how many there are. `quotas`: per tenant, the
+    cells that it owns of each level, innermost first.
 
     Raises
     ------

@@ -68,16 +68,9 @@ def classes_by_precedence(
 ) -> tuple[PriorityClass, ...]:
     """Return the classes of some jobs, highest first; () where the term stays one.
 
-    Parameters
-    ----------
-    jobs
-        The jobs that count in the term, with their indices in the round.
-    worth
-        What a job with an option is worth.
-    precedence
-        The precedence of a job, by index, with an option.
-    pinned
-        Whether pinned jobs count, too.
+    `jobs`: the jobs that count in the term, with their indices in the round. `worth`: what a job
+    with an option is worth. `precedence`: the precedence of a job, by index, with an option.
+    `pinned`: whether pinned jobs count, too.
     """
     pending, running = Counter[Precedence](), Counter[Precedence]()
     for j, job in jobs:
@@ -139,11 +132,7 @@ def lexicographic_weights(
 
     A class outweighs all lower ones together if `MAX_RATIO` and `MAX_WEIGHTED_SUM` allow that; else
     the ratio of neighbouring weights is as large as they allow.
-
-    Parameters
-    ----------
-    densities
-        For each class the values per GPU of its jobs; one that is missing counts as 1.
+    `densities`: for each class the values per GPU of its jobs; one that is missing counts as 1.
     """
     total = [one.pending + one.running for one in classes]
     most = (MAX_WEIGHTED_SUM / max(sum(total), 1)) ** (1 / (len(classes) - 1))

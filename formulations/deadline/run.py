@@ -86,11 +86,8 @@ def admit(
 
     The first schedule comes at once. It ends when both terms are proven (within the session's gap),
     nothing more is found, or the session's time is over.
-
-    Parameters
-    ----------
-    known
-        A schedule of promises that the last round has left; the first one breaks no more than it.
+    `known`: a schedule of promises that the last round has left; the first one breaks no more than
+    it.
     """
     feasible = feasible_alone(problem)
     first = _schedule_promises(problem, feasible)
@@ -263,14 +260,9 @@ def run(
 ) -> Iterator[Candidate | Bound]:
     """Yield plans, each of better promises, and bounds.
 
-    Parameters
-    ----------
-    admission
-        The jobs that ask for promises, their alternatives, and the capacity of the leases.
-    session
-        Clock and solver, and the service that decides inner rounds of gangs.
-    without
-        Names of phases to leave out, for an ablation.
+    `admission`: the jobs that ask for promises, their alternatives, and the capacity of the leases.
+    `session`: clock and solver, and the service that decides inner rounds of gangs. `without`:
+    names of phases to leave out, for an ablation.
     """
     seconds = max(0.0, session.remaining())
     session = leaving_out(session, without, PHASES, ADMISSION)

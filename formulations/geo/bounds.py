@@ -62,12 +62,8 @@ class PricedClasses:
     def cost_bound(self, costs: Ints, value: int) -> float:
         """Return a lower bound of the cost of plans of at least this value, as a float.
 
-        Parameters
-        ----------
-        costs
-            (jobs, regions): cost of a job that runs in a region.
-        value
-            Value that plans must reach.
+        `costs` (jobs, regions): cost of a job that runs in a region. `value`: value that plans must
+        reach.
         """
         classes, problem = self.classes, self.classes.problem
         jobs = np.flatnonzero(classes.class_of_job != NONE)
@@ -107,14 +103,9 @@ def price_classes(
 ) -> PricedClasses:
     """Return the classes at these prices.
 
-    Parameters
-    ----------
-    prices
-        (rows,): prices of the rows; negative and undefined ones count as 0.
-    value_price
-        Price of value.
-    total_cost
-        An upper bound of the sum of all costs, which the scale must leave room for.
+    `prices` (rows,): prices of the rows; negative and undefined ones count as 0. `value_price`:
+    price of value. `total_cost`: an upper bound of the sum of all costs, which the scale must leave
+    room for.
     """
     prices = np.clip(np.nan_to_num(prices), 0.0, MAX_PRICE)
     value_price = min(float(np.nan_to_num(value_price)), MAX_PRICE)
@@ -226,11 +217,7 @@ def solve_class_bound(classes: JobClasses, values: Sequence[int], session: Sessi
 
     so that U value_k is at most this bound less sum_j L_j V_j where value_j >= V_j. None if the LP
     was not solved.
-
-    Parameters
-    ----------
-    values
-        The V_j, highest class first; the class to bound comes next.
+    `values`: the V_j, highest class first; the class to bound comes next.
     """
     last = len(values)
     mine = classes.with_value(classes.value_of_class(last))
@@ -257,12 +244,8 @@ def solve_cost_bound(
 ) -> float | None:
     """Return a certified lower bound of the cost of plans that reach these values, at LP duals.
 
-    Parameters
-    ----------
-    costs
-        (jobs, regions): costs of jobs in regions.
-    values
-        Of `value`, or of each priority class.
+    `costs` (jobs, regions): costs of jobs in regions. `values`: of `value`, or of each priority
+    class.
 
     Returns
     -------

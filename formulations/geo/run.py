@@ -76,14 +76,8 @@ def run(
 ) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds of a round of policy `geo`.
 
-    Parameters
-    ----------
-    problem
-        The round, as arrays.
-    session
-        Clock and solver, and who decides inner rounds of gangs and those of regions.
-    without
-        Names of phases to leave out, for an ablation.
+    `problem`: the round, as arrays. `session`: clock and solver, and who decides inner rounds of
+    gangs and those of regions. `without`: names of phases to leave out, for an ablation.
     """
     for term, one in zip(problem.value_terms, problem.priority_classes, strict=False):
         yield Bound(term, one.pending, certified=True)

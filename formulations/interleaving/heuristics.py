@@ -58,12 +58,8 @@ def match_running_groups(
 ) -> list[tuple[int, ...]]:
     """Return job groups of equal value in which more running jobs keep their partners.
 
-    Parameters
-    ----------
-    packing
-        The packing problem of which the sets were made, in which running jobs are no other's equal.
-    sets
-        Job groups, by the indices of their jobs in the round.
+    `packing`: the packing problem of which the sets were made, in which running jobs are no other's
+    equal. `sets`: job groups, by the indices of their jobs in the round.
 
     Notes
     -----
@@ -129,10 +125,7 @@ def _pairs_by_overlap(
 def insert_waiting(free: Interleaving, candidate: Candidate) -> Candidate | None:
     """Return a plan in which waiting jobs are inserted in job groups; None if none can.
 
-    Parameters
-    ----------
-    free
-        The round of the candidate; jobs that stay are those that are pinned, and their mates.
+    `free`: the round of the candidate; jobs that stay are those that are pinned, and their mates.
     """
     jobs = free.round.jobs
     waiting = [

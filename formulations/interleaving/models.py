@@ -184,16 +184,10 @@ def build_gang_round(
 ) -> GangRound:
     """Return the round in which job groups are gangs.
 
-    Parameters
-    ----------
-    job_groups
-        Groups of jobs of the packing problem; jobs in none of them wait, so all that run should
-        be in one.
-    staying
-        Groups of the jobs that stay, and those of them that have their GPUs alone.
-    by_class
-        Whether the gangs have the priority classes of the round, as jobs on their own may. Else
-        their values are weighted by class.
+    `job_groups`: groups of jobs of the packing problem; jobs in none of them wait, so all that run
+    should be in one. `staying`: groups of the jobs that stay, and those of them that have their
+    GPUs alone. `by_class`: whether the gangs have the priority classes of the round, as jobs on
+    their own may. Else their values are weighted by class.
     """
     anchors = keep_places(problem, job_groups)
     value = _unweighted if by_class else group_value
@@ -559,12 +553,7 @@ class OneArrival:
     def _alone(self, kept: int, most: int) -> Iterator[Candidate | Bound]:
         """Yield plans in which the job joins nobody, and bounds of all plans.
 
-        Parameters
-        ----------
-        kept
-            The value of all that runs.
-        most
-            The value of the best other plan.
+        `kept`: the value of all that runs. `most`: the value of the best other plan.
         """
         gangs = self._gangs()
         objective = self._problem.objective

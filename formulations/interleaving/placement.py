@@ -76,15 +76,8 @@ class HostUsage:
         """Whether an option may arrive, and fits, in places whose GPUs it may have.
 
         A running job may be where its option would not let it arrive.
-
-        Parameters
-        ----------
-        required
-            The level of which all tasks of the option share one domain.
-        option
-            What it takes.
-        places
-            Where its tasks are, each of them.
+        `required`: the level of which all tasks of the option share one domain. `option`: what it
+        takes. `places`: where its tasks are, each of them.
         """
         groups = option.groups
         if not _satisfies_topology(self._cluster, required, option, places):

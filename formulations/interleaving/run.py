@@ -62,12 +62,8 @@ from placewright.topology.units import MILLION
 class _Run(SearchState):
     """What the phases of one run share.
 
-    Attributes
-    ----------
-    fixed
-        The round, if all running jobs stay as they are.
-    gangs
-        The round of gangs in which every job has its GPUs alone, None if somebody can share them.
+    `fixed`: the round, if all running jobs stay as they are. `gangs`: the round of gangs in which
+    every job has its GPUs alone, None if somebody can share them.
     """
 
     def __init__(self, fixed: Interleaving, session: Session) -> None:
@@ -97,14 +93,9 @@ def run(
 ) -> Iterator[Candidate | Bound]:
     """Yield a plan without new groups, then better ones, and bounds.
 
-    Parameters
-    ----------
-    fixed
-        The round, if all running jobs stay as they are.
-    session
-        Clock and solver, and the service that decides inner rounds of gangs.
-    without
-        Names of phases to leave out, for an ablation.
+    `fixed`: the round, if all running jobs stay as they are. `session`: clock and solver, and the
+    service that decides inner rounds of gangs. `without`: names of phases to leave out, for an
+    ablation.
     """
     yield from run_phases(PHASES, _Run(fixed, leaving_out(session, without, PHASES)))
 

@@ -38,11 +38,7 @@ def run(
 
     A small problem is solved exactly; the plan is then optimal in all terms if no copy of it was
     refused by the links.
-
-    Parameters
-    ----------
-    without
-        Names of phases to leave out, for an ablation.
+    `without`: names of phases to leave out, for an ablation.
     """
     yield from ReplicaSearch(problem, leaving_out(session, without, PHASES)).steps()
 

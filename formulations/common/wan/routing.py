@@ -243,19 +243,11 @@ def schedule(
 ) -> Transfers:
     """Return the schedule that refuses the fewest GiB of copies, of all routings that are tried.
 
-    Parameters
-    ----------
-    wan
-        The regions and their replicas.
-    creates
-        (dataset, region) of each new replica, most urgent first.
-    drops
-        (dataset, region) of each replica to delete.
-    known
-        Flows of copies that can be made together. Those that are among `creates` keep their paths,
-        and the others use what is left.
-    out_of_time
-        Whether the time limit has passed: copies without a path are refused then.
+    `wan`: the regions and their replicas. `creates`: (dataset, region) of each new replica, most
+    urgent first. `drops`: (dataset, region) of each replica to delete. `known`: flows of copies
+    that can be made together. Those that are among `creates` keep their paths, and the others use
+    what is left. `out_of_time`: whether the time limit has passed: copies without a path are
+    refused then.
 
     Raises
     ------

@@ -68,14 +68,8 @@ def earliest_finish(
 ) -> tuple[int, int] | None:
     """Return the interval in which some GiB pass at a constant rate and finish earliest.
 
-    Parameters
-    ----------
-    free
-        Residual rate of each link of the path, in Mbit/s.
-    gib
-        Amount in GiB.
-    begin, end
-        Seconds between which the flow must lie.
+    `free`: residual rate of each link of the path, in Mbit/s. `gib`: amount in GiB. `begin` and
+    `end`: seconds between which the flow must lie.
 
     Returns
     -------
@@ -222,20 +216,10 @@ def route_copy(
 ) -> tuple[PathFlow, ...] | None:
     """Return the path flows of a copy at minimum cost, or None if budgets do not suffice.
 
-    Parameters
-    ----------
-    network
-        Residual network.
-    gib
-        Size of the copy.
-    source_cost
-        (regions,): cost of reading the dataset in a region, below 1; infinite without a replica.
-    target
-        The region that receives the copy.
-    allowed_links
-        (regions, regions): links that may carry it.
-    allow_relays
-        Whether it may pass through other regions.
+    `network`: residual network. `gib`: size of the copy. `source_cost` (regions,): cost of reading
+    the dataset in a region, below 1; infinite without a replica. `target`: the region that receives
+    the copy. `allowed_links` (regions, regions): links that may carry it. `allow_relays`: whether
+    it may pass through other regions.
     """
     residual = np.where(allowed_links, network.residual, 0)
     has_replica = np.isfinite(source_cost)

@@ -59,10 +59,8 @@ NOWHERE = -1
 class EjectionChains:
     """Inserts jobs into a schedule state; rejected ones are remembered until a job is removed.
 
-    Parameters
-    ----------
-    work_limit
-        Jobs times leases that all insertions together may examine; None: as the parameters say.
+    `work_limit`: jobs times leases that all insertions together may examine; None: as the
+    parameters say.
     """
 
     def __init__(self, state: ScheduleState, work_limit: int | None = None) -> None:
@@ -266,15 +264,9 @@ def list_schedule(
 ) -> Schedule:
     """Return a list schedule of the selected alternatives; what does not fit is dropped.
 
-    Parameters
-    ----------
-    alternative
-        (jobs,): the alternative of each job, or `NONE`.
-    orders
-        Tried one after the other until nothing is dropped; the best schedule counts: the least
-        broken, then the most admitted. One at least.
-    work_limit
-        Of `EjectionChains`, for each order.
+    `alternative` (jobs,): the alternative of each job, or `NONE`. `orders`: tried one after the
+    other until nothing is dropped; the best schedule counts: the least broken, then the most
+    admitted. One at least. `work_limit`: of `EjectionChains`, for each order.
     """
     chosen = alternative[alternative != NONE]
     found = []
@@ -495,11 +487,8 @@ class _Request:
 class Offers:
     """Earliest finishes of the jobs of a round beside a schedule, their due times left aside.
 
-    Parameters
-    ----------
-    admission
-        Its jobs with due times may be refused, and are made offers then. The current lease is not
-        offered in a round in which something runs where nothing new may arrive.
+    `admission`: its jobs with due times may be refused, and are made offers then. The current lease
+    is not offered in a round in which something runs where nothing new may arrive.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -583,12 +572,9 @@ class Offers:
 def _last_lease(fits: Bools, class_of: Ints, first: Ints, need: Ints) -> Ints:
     """Return the lease by which each request has had as many fitting leases as it needs, or `NONE`.
 
-    Parameters
-    ----------
-    fits
-        (classes, horizon): the leases in which a request of each demand class fits.
-    class_of, first, need
-        (requests,): its demand class, the first lease that it can use, the leases that it needs.
+    `fits` (classes, horizon): the leases in which a request of each demand class fits. `class_of`,
+    `first` and `need` (requests,): its demand class, the first lease that it can use, the leases
+    that it needs.
     """
     horizon = fits.shape[1]
     last = np.full(len(class_of), NONE, dtype=np.int64)

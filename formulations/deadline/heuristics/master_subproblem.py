@@ -191,10 +191,7 @@ def choose_alternatives(
 ) -> Schedule | None:
     """Return the schedule of these alternatives that admits most and breaks no more than one known.
 
-    Parameters
-    ----------
-    alternatives
-        The alternatives that it may give, those of the known one among them.
+    `alternatives`: the alternatives that it may give, those of the known one among them.
 
     Returns
     -------
@@ -276,11 +273,7 @@ class MasterSubproblem(SearchState):
     """A master problem chooses alternatives; subproblems find leases for its choices.
 
     Schedules that break no more than the first one, and admit more and more.
-
-    Attributes
-    ----------
-    bound
-        The best bound so far of what any such schedule admits.
+    `bound`: the best bound so far of what any such schedule admits.
     """
 
     def __init__(self, problem: Problem, feasible: Bools, best: Schedule, session: Session) -> None:

@@ -39,17 +39,10 @@ def right_shift(
 ) -> Schedule:
     """Return a schedule of the same promises with the least cost of the current lease found.
 
-    Parameters
-    ----------
-    schedule
-        Fits.
-    cost
-        (jobs,): of running in the current lease; negative where it is better to run. The sum over
-        the jobs that run there is what counts.
-    headroom
-        Thousandths of the capacity of later leases that are left free where that is possible.
-    work_limit
-        Of `EjectionChains`, in all.
+    `schedule`: fits. `cost` (jobs,): of running in the current lease; negative where it is better
+    to run. The sum over the jobs that run there is what counts. `headroom`: thousandths of the
+    capacity of later leases that are left free where that is possible. `work_limit`: of
+    `EjectionChains`, in all.
     """
     for headroom_share in (headroom, headroom // 2, headroom // 4):
         state = _reschedule(

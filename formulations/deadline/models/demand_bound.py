@@ -150,10 +150,7 @@ def _reachable_sums(sizes: Ints, capacity: Ints) -> Ints:
 class DemandRows:
     """Demand-bound rows of a problem: coefficients, right-hand sides, separation.
 
-    Parameters
-    ----------
-    problem
-        Each of its alternatives can run alone (`feasible_alone`).
+    `problem`: each of its alternatives can run alone (`feasible_alone`).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -211,12 +208,8 @@ class DemandRows:
     def violated(self, chosen: Floats, tolerance: float = 1e-6) -> Iterator[DemandRow]:
         """Separation: yield the window rows that a choice violates most.
 
-        Parameters
-        ----------
-        chosen
-            (alternatives,): between 0 and 1.
-        tolerance
-            Excess that counts, relative to the capacity.
+        `chosen` (alternatives,): between 0 and 1. `tolerance`: excess that counts, relative to the
+        capacity.
         """
         horizon = self.problem.horizon
         active = np.flatnonzero(chosen > 0)
@@ -404,12 +397,8 @@ class MasterSolution:
 class MasterLp:
     """The master LP of a problem, solved by cutting planes.
 
-    Parameters
-    ----------
-    allowed
-        (alternatives,): which alternatives may be chosen.
-    must
-        (jobs,): which jobs must have one of them.
+    `allowed` (alternatives,): which alternatives may be chosen. `must` (jobs,): which jobs must
+    have one of them.
     """
 
     def __init__(

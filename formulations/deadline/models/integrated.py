@@ -237,12 +237,7 @@ def equal_speed_ranges(pace: Pace, most: int) -> list[tuple[int, int]]:
 class IntegratedModel:
     """The integrated model of a round: promises, leases and places.
 
-    Attributes
-    ----------
-    exact, slots
-        Its current lease.
-    modes
-        How promises can be kept.
+    `exact` and `slots`: its current lease. `modes`: how promises can be kept.
     """
 
     def __init__(self, admission: Admission, gangs: Gangs) -> None:

@@ -54,11 +54,7 @@ class CapacityRows:
     """Capacity rows of a round: sets of GPU models, quotas and caps.
 
     Of quotas and caps GPUs count, GPUs of a model and jobs.
-
-    Parameters
-    ----------
-    asking
-        Jobs that may ask for leases.
+    `asking`: jobs that may ask for leases.
     """
 
     def __init__(self, round_: Round, asking: Iterable[Job]) -> None:

@@ -38,16 +38,11 @@ from placewright.topology.units import HOST_LEVEL, MILLION, WHOLE_GPU
 class ScheduleState:
     """A mutable schedule within capacity; jobs may lack some of their leases.
 
-    Attributes
-    ----------
-    alternative
-        (jobs,): the alternative by which each job runs, or `NONE`.
-    runs, idle
-        (jobs, horizon): where the job runs, and where its alternative would also allow it to run.
-    residual
-        (rows, horizon): what is left of each row, milli-GPU.
-    demand_class, class_demand
-        (alternatives,), and (classes, rows): alternatives of one class ask the same of all rows.
+    `alternative` (jobs,): the alternative by which each job runs, or `NONE`. `runs` and `idle`
+    (jobs, horizon): where the job runs, and where its alternative would also allow it to run.
+    `residual` (rows, horizon): what is left of each row, milli-GPU. `demand_class` and
+    `class_demand` (alternatives,) and (classes, rows): alternatives of one class ask the same of
+    all rows.
     """
 
     def __init__(self, problem: Problem, capacity: Ints | None = None) -> None:
@@ -185,10 +180,8 @@ class ScheduleState:
 class Slack:
     """Residual milli-GPU leases before each T, with the forced demand of promises taken off.
 
-    Attributes
-    ----------
-    residual
-        (rows, horizon): for T of 1 to the horizon; negative where the promises cannot all be kept.
+    `residual` (rows, horizon): for T of 1 to the horizon; negative where the promises cannot all be
+    kept.
     """
 
     def __init__(self, problem: Problem, alternative: Ints) -> None:
@@ -307,12 +300,8 @@ class CurrentLease(InnerRound):
 def build_current_lease(admission: Admission, schedule: Schedule, must: Bools) -> CurrentLease:
     """Return the gangs of the current lease.
 
-    Parameters
-    ----------
-    schedule
-        Promises, and the leases that keep them.
-    must
-        (jobs,): who is to run now, of the jobs of the admission's problem.
+    `schedule`: promises, and the leases that keep them. `must` (jobs,): who is to run now, of the
+    jobs of the admission's problem.
     """
     round_, problem = admission.round, admission.problem
     number = {j: p for p, j in enumerate(admission.jobs)}

@@ -181,12 +181,8 @@ class Schedule:
 def usage_of(demand: Ints, runs: Bools) -> Ints:
     """Return the use of each row in each lease (rows, horizon).
 
-    Parameters
-    ----------
-    demand
-        (number,) by rows: what each asks in a lease.
-    runs
-        (number, horizon): where each runs.
+    `demand`: (number,) by rows: what each asks in a lease. `runs` (number, horizon): where each
+    runs.
     """
     used = np.zeros((demand.shape[1], runs.shape[1]), dtype=np.int64)
     for part in chunks(len(runs), runs.shape[1]):

@@ -401,13 +401,8 @@ def exchange(region: Ints, costs: Ints, eligible: Bools) -> Ints:
     """Return regions of jobs at minimum cost, as many jobs in each as now (jobs,).
 
     Of all minimum-cost solutions it is one in which the fewest jobs move.
-
-    Parameters
-    ----------
-    region
-        (jobs,): the current regions, NONE of jobs that wait, at no cost.
-    costs, eligible
-        (jobs, regions): costs, and where jobs may run.
+    `region` (jobs,): the current regions, NONE of jobs that wait, at no cost. `costs` and
+    `eligible` (jobs, regions): costs, and where jobs may run.
     """
     sinks, sink = np.unique(region, return_inverse=True)
     # The last column, which NONE refers to, is to wait.

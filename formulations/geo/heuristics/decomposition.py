@@ -287,19 +287,9 @@ def decompose_by_region(
 
     If it is refused and there is no other, others follow in which fewer running jobs change, at
     last none. An interrupt is raised after the plan of what was decided by then.
-
-    Parameters
-    ----------
-    running_jobs
-        The round.
-    classes
-        Its job classes, with the rows of bounds.
-    most
-        Upper bound of `value`, under strict priority of the weighted sum of the classes.
-    session
-        Clock and solver, and who decides the rounds of regions.
-    last
-        Whether no other plan follows.
+    `running_jobs`: the round. `classes`: its job classes, with the rows of bounds. `most`: upper
+    bound of `value`, under strict priority of the weighted sum of the classes. `session`: clock and
+    solver, and who decides the rounds of regions. `last`: whether no other plan follows.
     """
     problem, costs, began = running_jobs.problem, running_jobs.problem.read_costs, time.monotonic()
     regions = RegionSubproblems(problem, running_jobs.gangs)

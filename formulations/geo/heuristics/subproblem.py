@@ -208,21 +208,10 @@ class RegionSubproblems:
     ) -> RegionSubproblem:
         """Return the gang round of a region with these pending jobs, in their order in the round.
 
-        Parameters
-        ----------
-        region
-            The region.
-        pending
-            The jobs assigned to it.
-        quotas
-            What tenants and caps may hold in the region.
-        fixed
-            Earlier decisions. Jobs that have started or migrated are pinned, as are the jobs that
-            share a host with them.
-        model
-            The GPU model of jobs that are assigned to one.
-        budget
-            What may be done to running jobs of the region, None: anything.
+        `pending`: the jobs assigned to it. `quotas`: what tenants and caps
+        may hold in the region. `fixed`: earlier decisions. Jobs that have started or migrated are
+        pinned, as are the jobs that share a host with them. `model`: the GPU model of jobs that are
+        assigned to one. `budget`: what may be done to running jobs of the region, None: anything.
         """
         stopped = fixed.preempted
         jobs = tuple(
@@ -540,11 +529,7 @@ class CrossRegionAntiAffinity:
         """Return the (pending job, region) pairs that a label forbids.
 
         A job of the label that runs in the region itself does not count, since it may be preempted.
-
-        Parameters
-        ----------
-        where
-            (jobs,): the regions of jobs, NONE of jobs without one.
+        `where` (jobs,): the regions of jobs, NONE of jobs without one.
         """
         occupied, current_region = self._regions_with_label(where), self._problem.current_region
         started = {domain for j, domain in self._labelled_jobs(where) if current_region[j] == NONE}
@@ -564,10 +549,7 @@ class CrossRegionAntiAffinity:
     def yielding(self, region: Ints) -> Bools:
         """Return the assigned jobs that must give way to another region of their domain (jobs,).
 
-        Parameters
-        ----------
-        region
-            (jobs,): the assigned regions, NONE of jobs without one.
+        `region` (jobs,): the assigned regions, NONE of jobs without one.
         """
         best: dict[Domain, int] = {}
         for j, domain in self._labelled_jobs(region):

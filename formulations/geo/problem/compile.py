@@ -92,10 +92,7 @@ class Problem:
     def remote_reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
         """Return the remote reads of jobs placed in given regions.
 
-        Parameters
-        ----------
-        region
-            (jobs,): the region of each job, NONE for jobs that do not run.
+        `region` (jobs,): the region of each job, NONE for jobs that do not run.
 
         Returns
         -------
@@ -241,12 +238,8 @@ LOWEST_RANK = -(2**62)
 class RunningJobs:
     """Facts about the running jobs of a round that every aggregation to job classes uses.
 
-    Parameters
-    ----------
-    problem
-        The round, which may restrict where jobs are eligible.
-    gangs
-        All jobs as one gang round over the whole cluster.
+    `problem`: the round, which may restrict where jobs are eligible. `gangs`: all jobs as one gang
+    round over the whole cluster.
     """
 
     def __init__(self, problem: Problem, gangs: Gangs) -> None:

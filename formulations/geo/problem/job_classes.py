@@ -98,18 +98,9 @@ Rows = tuple[tuple[int, int], ...]
 class PreemptionRows:
     """Preemption rows of a round.
 
-    Parameters
-    ----------
-    gangs
-        All jobs as one gang round.
-    regions
-        Number of regions.
-    model_sets
-        Sets of GPU models, as bit masks.
-    preemptible
-        (jobs,): which running jobs may be preempted.
-    first
-        Index of the first row.
+    `gangs`: all jobs as one gang round. `regions`: number of regions. `model_sets`: sets of GPU
+    models, as bit masks. `preemptible` (jobs,): which running jobs may be preempted. `first`: index
+    of the first row.
     """
 
     def __init__(
@@ -128,14 +119,8 @@ class PreemptionRows:
     ) -> Ints:
         """Return the right-hand sides of the rows (levels * regions * sets,).
 
-        Parameters
-        ----------
-        capacity
-            (regions, sets): milli-GPU of each set of GPU models.
-        current_region
-            (jobs,): the region of each running job.
-        equivalent
-            Equivalence classes of running jobs.
+        `capacity` (regions, sets): milli-GPU of each set of GPU models. `current_region` (jobs,):
+        the region of each running job. `equivalent`: equivalence classes of running jobs.
         """
         every = np.repeat(capacity[None], len(self._levels), axis=0).reshape(-1)
         for jobs in equivalent:

@@ -36,12 +36,7 @@ from placewright.topology.units import WHOLE_GPU
 class HostMasks:
     """The hosts that task groups allow, (hosts,); those of one mask are worked out once.
 
-    Parameters
-    ----------
-    cluster
-        The hosts.
-    host_sets
-        Those of the round.
+    `cluster`: the hosts. `host_sets`: those of the round.
     """
 
     def __init__(self, cluster: Cluster, host_sets: Mapping[str, Sequence[str]]) -> None:
@@ -89,16 +84,10 @@ TaskPlace: TypeAlias = tuple[int, int, str, frozenset[int]]
 class ResidualCapacity:
     """Where tasks may be after the round, less what staying jobs hold.
 
-    Attributes
-    ----------
-    hosts : bool (hosts,)
-        Hosts where something may arrive or runs.
-    gpus : int64 (hosts,)
-        GPUs that jobs that do not stay may have as a whole.
-    parts : int64 (hosts,)
-        Milli-GPU that they may have of the other GPUs, beside shares that stay.
-    held : int64 (resources,)
-        What jobs that stay hold of the resources of all hosts.
+    `hosts` (hosts,): hosts where something may arrive or runs. `gpus` (hosts,): GPUs that jobs that
+    do not stay may have as a whole. `parts` (hosts,): milli-GPU that they may have of the other
+    GPUs, beside shares that stay. `held` (resources,): what jobs that stay hold of the resources of
+    all hosts.
     """
 
     def __init__(
@@ -248,15 +237,8 @@ def block_rows(
     """Yield rows of disjoint blocks of s GPUs on one host, for sets of hosts and sizes s.
 
     A task of m GPUs takes floor(m / s) disjoint blocks of its host, which has floor(n / s).
-
-    Parameters
-    ----------
-    hosts
-        Where tasks may be after the round, (hosts,).
-    gpus
-        GPUs that they may have as a whole there, (hosts,).
-    parts
-        Milli-GPU that they may have of other GPUs there, (hosts,).
+    `hosts`: where tasks may be after the round, (hosts,). `gpus`: GPUs that they may have as a
+    whole there, (hosts,). `parts`: milli-GPU that they may have of other GPUs there, (hosts,).
     """
     allowed = {key: mask & hosts for key, mask in _all_masks(jobs, masks).items()}
     sizes = sorted(
@@ -279,12 +261,8 @@ def amount_rows(
 ) -> Iterable[Row]:
     """Yield rows of host resources: members of a group add up, but for CPU.
 
-    Parameters
-    ----------
-    held
-        What cannot be had, (resources,): that of jobs that stay.
-    bucket
-        Of each job, negative for those that share with nobody, (jobs,).
+    `held`: what cannot be had, (resources,): that of jobs that stay. `bucket`: of each job,
+    negative for those that share with nobody, (jobs,).
     """
     for r, name in enumerate(cluster.resources):
         taken = np.array([_least_amount(job, name) for job in jobs], dtype=np.int64)
@@ -348,10 +326,7 @@ def _all_masks(jobs: Sequence[Job], masks: HostMasks) -> dict[Allowed, Bools]:
 def fits_some_host(jobs: Sequence[Job], masks: HostMasks, hosts: Bools) -> Bools:
     """Return which jobs run, or have an option whose tasks each fit some host (jobs,).
 
-    Parameters
-    ----------
-    hosts
-        Where tasks may arrive, (hosts,).
+    `hosts`: where tasks may arrive, (hosts,).
     """
     known: dict[tuple[object, ...], bool] = {}
     cluster = masks.cluster

@@ -160,11 +160,7 @@ def compile_interleaving(round_: Round, more: Collection[int] = ()) -> Interleav
     """Return the problem of a round in which pinned jobs, and `more`, stay as they are.
 
     Jobs that share GPUs with one that stays stay, too.
-
-    Parameters
-    ----------
-    round_
-        A round of policy `interleaving` that `check_round` accepts.
+    `round_`: a round of policy `interleaving` that `check_round` accepts.
     """
     sharing, terms = round_.sharing, round_.policy.terms
     colocated = running_together(round_)
@@ -325,10 +321,7 @@ def _peak(rows: Sequence[Row], bucket: Ints) -> Ints:
 def job_groups_of(problem: Interleaving, sets: Iterable[tuple[int, ...]]) -> list[Group]:
     """Return job groups with their best offsets; a job on its own has offset 0.
 
-    Parameters
-    ----------
-    sets
-        Members of each job group, by their indices in the round.
+    `sets`: members of each job group, by their indices in the round.
     """
     by_size: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
     for members in sets:
@@ -353,10 +346,7 @@ def _with_offsets(problem: Interleaving, size: int, sets: list[tuple[int, ...]])
 def group_value(problem: Interleaving, job_group: Group, option: int = 0) -> int:
     """Return what a job group adds to the objective, its priority classes weighted.
 
-    Parameters
-    ----------
-    option
-        Of a job on its own; in a group all run their first option.
+    `option`: of a job on its own; in a group all run their first option.
     """
     of_classes = class_values(problem, job_group, option)
     return sum(map(mul, problem.priorities.weights, of_classes))

@@ -75,13 +75,9 @@ def best_offsets(stages: Int64, *, spanning: bool) -> tuple[Int64, Int64]:
     Of offsets that are equally good, the lexicographically first ones are returned. Every choice
     of offsets is tried, 6 for four jobs in four slots and 2,730 in sixteen, for many groups at
     once in memory that does not grow with their number.
-
-    Parameters
-    ----------
-    stages : int64 (groups, members, resources)
-        Microseconds of each stage, 0 to 10^12; 1 to 4 members, and no more than there are slots.
-    spanning
-        Whether the first of three stages may span two of four slots.
+    `stages` (groups, members, resources): microseconds of each stage, 0 to 10^12; 1 to 4 members,
+    and no more than there are slots. `spanning`: whether the first of three stages may span two of
+    four slots.
 
     Returns
     -------
@@ -118,13 +114,7 @@ def contended(periods: Int64, factors: Int64 | int) -> Int64:
     """Return periods times contention factors, rounded up.
 
     Exact for periods and factors of up to 10^12 each.
-
-    Parameters
-    ----------
-    periods : int64
-        Microseconds.
-    factors : int64, as `periods`, or one for all
-        Millionths.
+    `periods`: microseconds. `factors`: int64, as `periods`, or one for all: Millionths.
     """
     # In two parts, since the product itself may not fit 64 bits.
     whole, rest = np.divmod(periods, MILLION)
@@ -134,10 +124,7 @@ def contended(periods: Int64, factors: Int64 | int) -> Int64:
 def _plain(stages: Int64, choices: Sequence[Sequence[int]]) -> Int64:
     """Return the least of period + index over the choices of offsets, for each group.
 
-    Parameters
-    ----------
-    stages : int64 (members, resources, groups)
-        Times the number of choices.
+    `stages` (members, resources, groups): times the number of choices.
     """
     members, slots, groups = stages.shape
     # Each job's stages twice in a row: those of any offset are then a slice.
@@ -289,12 +276,8 @@ class PackingProblem:
     def aggregate(self, first: Ints, of: Ints) -> PackingProblem:
         """Return the problem in which each class stands for several of this one.
 
-        Parameters
-        ----------
-        first : int64 (fewer classes,)
-            A class of this packing problem that each new one equals.
-        of : int64 (classes,)
-            The new class of each; one with a `separation_key` is alone in its own.
+        `first` (fewer classes,): a class of this packing problem that each new one equals. `of`
+        (classes,): the new class of each; one with a `separation_key` is alone in its own.
         """
         count = np.zeros(len(first), dtype=np.int64)
         np.add.at(count, of, self.count)
@@ -446,13 +429,8 @@ def add_choice_rows(
 
     Jobs of one class are alike in all options but the first, so that it does not matter which of
     them runs one of those.
-
-    Parameters
-    ----------
-    packing
-        Its first classes are the first options of all jobs.
-    of_class
-        The job of each class.
+    `packing`: its first classes are the first options of all jobs. `of_class`: the job of each
+    class.
 
     Returns
     -------

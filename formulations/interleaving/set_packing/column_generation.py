@@ -211,12 +211,8 @@ def generate(
 ) -> Iterator[GroupingBound | MasterSolution]:
     """Yield ever tighter bounds, and finally the solution of the last restricted master.
 
-    Parameters
-    ----------
-    start
-        Columns to begin with, each class on its own among them.
-    reserve
-        Seconds to leave before the deadline.
+    `start`: columns to begin with, each class on its own among them. `reserve`: seconds to leave
+    before the deadline.
     """
     rng = np.random.default_rng(session.seed)
     columns, last = start, 0.0

@@ -282,11 +282,8 @@ ROUNDING_FACTOR = 1 + 1e-12
 def column_values(packing: PackingProblem, members: Ints) -> Ints:
     """Return the value of columns, `NOT_ALLOWED` where they are not allowed, int64 (columns,).
 
-    Parameters
-    ----------
-    members : int64 (columns, 4)
-        Ascending classes of one bucket per column, `ALONE` last; none more often than it has jobs.
-        Without members a column has the value 0.
+    `members` (columns, 4): ascending classes of one bucket per column, `ALONE` last; none more
+    often than it has jobs. Without members a column has the value 0.
     """
     size = (members != ALONE).sum(axis=1)
     value = np.where(size > 0, single_values(packing)[members[:, 0]], 0)

@@ -80,10 +80,7 @@ class Prices:
 def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices | None:
     """Return integer prices near these duals: right signs, no single job pays; or None.
 
-    Parameters
-    ----------
-    job : float64 (classes,)
-    row : float64 (rows,)
+    `job` (classes,). `row` (rows,).
 
     Returns
     -------
@@ -299,14 +296,8 @@ def solve_pricing(
 ) -> PricingResult:
     """Return the groups of a bucket whose scaled reduced cost exceeds a tolerance.
 
-    Parameters
-    ----------
-    bucket
-        Has at least one class with a job.
-    nodes
-        Nodes to bound, after which the search stops.
-    reserve
-        Seconds to leave before the deadline.
+    `bucket`: has at least one class with a job. `nodes`: nodes to bound, after which the search
+    stops. `reserve`: seconds to leave before the deadline.
     """
     search = _BranchAndBound(packing, prices, bucket, tolerance)
     for size in range(2, packing.max_members + 1):

@@ -174,9 +174,7 @@ class Templates:
     def fill(self, cost: NDArray[Number]) -> tuple[NDArray[Number], Ints]:
         """Return the best column of each template at given costs of the classes.
 
-        Parameters
-        ----------
-        cost : (classes,)
+        `cost` (classes,).
 
         Returns
         -------
@@ -212,12 +210,8 @@ class Templates:
     def least_costs(self, price: Ints, own: Ints) -> Ints:
         """Return the least costs at which no class gains more than the price of a place.
 
-        Parameters
-        ----------
-        price : int64 (templates, 4)
-            What each place asks for.
-        own : int64 (classes,)
-            What each class earns elsewhere: the least cost there is.
+        `price` (templates, 4): what each place asks for. `own` (classes,): what each class earns
+        elsewhere: the least cost there is.
         """
         cost = own.copy()
         for at in self.places:
@@ -357,12 +351,8 @@ def certified_bound(
 ) -> int:
     """Return a bound of the problem, given duals of one with fewer weights.
 
-    Parameters
-    ----------
-    templates
-        Of the fine packing problem.
-    duals
-        Of the coarse packing problem; anything at all gives a bound, good ones a good one.
+    `templates`: of the fine packing problem. `duals`: of the coarse packing problem; anything at
+    all gives a bound, good ones a good one.
     """
     packing = fine.packing
     prices = _prices(packing, duals.rows)

@@ -52,13 +52,7 @@ def with_dataset_bounds(
     """Return an aggregate problem with `least` of a number of datasets, largest first.
 
     Fewer if the time share ends.
-
-    Parameters
-    ----------
-    aggregate
-        One without bounds of single datasets.
-    holds
-        Upper bounds on terms.
+    `aggregate`: one without bounds of single datasets. `holds`: upper bounds on terms.
     """
     least, wan = aggregate.least.copy(), aggregate.wan
     unit = wan.size.copy()
@@ -113,11 +107,7 @@ class BoundTarget:
         """Yield ever better claimed bounds in a share of the time left, then certified ones.
 
         The latter may be weaker than the claims before them.
-
-        Parameters
-        ----------
-        least
-            A bound that is known already.
+        `least`: a bound that is known already.
         """
         best = max(self.root.bound, least)
         if (
@@ -241,13 +231,7 @@ def replica_tree_of(
 
     None without a solver or time, where the relaxation takes too much memory, or where there are
     too few or too many possible copies.
-
-    Parameters
-    ----------
-    held
-        Values of the terms before.
-    share
-        Largest share of the time left for the relaxation.
+    `held`: values of the terms before. `share`: largest share of the time left for the relaxation.
     """
     if is_beyond(problem):
         return None
@@ -316,14 +300,8 @@ def prove_bounds(
     """Yield bounds of every term, the quick ones first, then better ones until the time is over.
 
     It ends early if all terms of the round's best plan are proven.
-
-    Parameters
-    ----------
-    held
-        Values of a plan by term. Each term is bounded among plans that are no worse in those
-        before it.
-    tree
-        A replica tree that was grown before, at the values that it holds.
+    `held`: values of a plan by term. Each term is bounded among plans that are no worse in those
+    before it. `tree`: a replica tree that was grown before, at the values that it holds.
     """
     if is_beyond(problem):
         yield from (Bound(term, 0, certified=True) for term in problem.terms)

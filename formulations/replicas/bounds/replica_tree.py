@@ -130,14 +130,8 @@ def probe_datasets(
 ) -> Probes:
     """Return bounds of the children of some datasets, fewer if the time share ends.
 
-    Parameters
-    ----------
-    point, root
-        The point of the relaxation, and its bound.
-    node_of
-        Returns the child of the root with these fixings.
-    solve
-        Returns nodes after so many iterations.
+    `point` and `root`: the point of the relaxation, and its bound. `node_of`: returns the child of
+    the root with these fixings. `solve`: returns nodes after so many iterations.
     """
     doubt = fractionality(relaxation.copy_fractions(point))
     datasets = np.argsort(-relaxation.aggregate.wan.size * doubt, kind="stable")[
@@ -197,14 +191,8 @@ def probe_datasets(
 class ReplicaTree:
     """The tree of a relaxation.
 
-    Attributes
-    ----------
-    relaxation, arrays
-        The relaxation, and its LP.
-    root
-        Its solution.
-    holds
-        Upper bounds on terms in it.
+    `relaxation` and `arrays`: the relaxation, and its LP. `root`: its solution. `holds`: upper
+    bounds on terms in it.
     """
 
     def __init__(
@@ -269,11 +257,7 @@ class ReplicaTree:
         """Grow the tree in a thread of its own inside this context.
 
         In deterministic rounds nothing is grown.
-
-        Parameters
-        ----------
-        goal
-            Returns the value at which to stop, asked before each batch.
+        `goal`: returns the value at which to stop, asked before each batch.
         """
         if self._session.deterministic:
             yield

@@ -120,12 +120,8 @@ def sweep(
 ) -> None:
     """Move each unit once in the given order, then try a number of compound moves.
 
-    Parameters
-    ----------
-    together
-        Number of compound moves.
-    noise, price
-        GiB, and GiB per milli-GPU of overload.
+    `together`: number of compound moves. `noise` and `price`: GiB, and GiB per milli-GPU of
+    overload.
     """
     for unit in order:
         remove_unit(state, unit)

@@ -23,12 +23,8 @@ NEVER = np.iinfo(np.int64).max
 class GreedyPlacement:
     """A partial solution to which job classes are added.
 
-    Parameters
-    ----------
-    replicas
-        (dataset classes, regions): replicas after the plan; None for the current ones.
-    copies
-        (dataset classes, regions): copies that may be made in addition.
+    `replicas` (dataset classes, regions): replicas after the plan; None for the current ones.
+    `copies` (dataset classes, regions): copies that may be made in addition.
     """
 
     def __init__(
@@ -306,12 +302,9 @@ class _Homes:
     ) -> _Move | None:
         """Return the best of moves of two jobs.
 
-        Parameters
-        ----------
-        over, back
-            (mine, others) and (others,): change of overload, and of the second's remote reads.
-        at, onwards
-            (others,): the cell that the second leaves to the first, and where it goes then.
+        `over` and `back`: (mine, others) and (others,): change of overload, and of the second's
+        remote reads. `at` and `onwards` (others,): the cell that the second leaves to the first,
+        and where it goes then.
         """
         there = self._reads[mine][:, at] - self._reads[mine, cell, None]
         reads = np.where((there < EXCLUDED // 2) & (back < EXCLUDED // 2), there + back, EXCLUDED)

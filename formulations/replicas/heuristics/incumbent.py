@@ -153,12 +153,8 @@ def _plan(layout: Layout, transfers: Transfers) -> DataPlan:
 class Incumbent:
     """The best solution so far, from which heuristics continue.
 
-    Attributes
-    ----------
-    solution
-        At first a greedy one, whose transfers are not known yet.
-    refused : Bools
-        (dataset classes, regions): copies that links refused beside those of earlier solutions.
+    `solution`: at first a greedy one, whose transfers are not known yet. `refused` (dataset
+    classes, regions): copies that links refused beside those of earlier solutions.
     """
 
     def __init__(self, problem: Problem, session: Session) -> None:
@@ -225,11 +221,7 @@ def search_neighbourhoods(
     """Yield better plans than the incumbent, seldom, since scheduling their transfers takes time.
 
     Ends when `reserve` seconds are left, or after an iteration once `stop` is true.
-
-    Parameters
-    ----------
-    relaxed
-        (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
+    `relaxed` (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
     """
     session, values = incumbent.session, parameters.PARAMETERS
     search = incumbent.search_from(incumbent.solution, relaxed)

@@ -37,10 +37,7 @@ from placewright.formulations.session import Session
 class NeighbourhoodSampler:
     """Draws neighbourhoods of solutions.
 
-    Parameters
-    ----------
-    relaxed
-        (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
+    `relaxed` (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
     """
 
     def __init__(
@@ -56,12 +53,8 @@ class NeighbourhoodSampler:
     def draw(self, kind: str, size: float, solution: Solution, may_hold: Bools) -> Neighbourhood:
         """Return a neighbourhood of a kind around a solution.
 
-        Parameters
-        ----------
-        size
-            Number of job classes of kinds `regions` and `connected`, else of dataset classes.
-        may_hold
-            (dataset classes, regions): where replicas may be.
+        `size`: number of job classes of kinds `regions` and `connected`, else of dataset classes.
+        `may_hold` (dataset classes, regions): where replicas may be.
         """
         if kind == "regions":
             return self._few_regions(size, solution, may_hold)
@@ -205,10 +198,7 @@ def _rows(keys: Ints, values: Ints, count: int) -> list[Ints]:
 class LargeNeighbourhoodSearch:
     """A search; `solution` is the incumbent.
 
-    Parameters
-    ----------
-    relaxed
-        (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
+    `relaxed` (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
     """
 
     def __init__(
@@ -314,10 +304,7 @@ class LargeNeighbourhoodSearch:
     ) -> tuple[bool, bool]:
         """Return whether a neighbourhood improved the solution, and whether its MIP was solved.
 
-        Parameters
-        ----------
-        most
-            Bound on overload in milli-GPU, None for that of the solution.
+        `most`: bound on overload in milli-GPU, None for that of the solution.
         """
         before = self.solution.objective(self.problem)
         found, solved = self._solve_mip(neighbourhood, seconds, before[0] if most is None else most)
@@ -332,11 +319,7 @@ class LargeNeighbourhoodSearch:
         """Return the solution of a neighbourhood's MIP, and whether it was solved to the gap.
 
         Warm-started by the incumbent where that is feasible.
-
-        Parameters
-        ----------
-        most
-            Bound on overload in milli-GPU, None to penalise it instead.
+        `most`: bound on overload in milli-GPU, None to penalise it instead.
         """
         problem = self.problem
         solution = self.solution

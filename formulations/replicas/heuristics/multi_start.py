@@ -19,13 +19,8 @@ def anneal(
 
     In the end all homes are decided anew beside the replicas: to fill what there is to the last GPU
     takes many jobs that move together.
-
-    Parameters
-    ----------
-    forbidden
-        (dataset classes, regions): copies that are not made.
-    run
-        Number of the run, for other random numbers.
+    `forbidden` (dataset classes, regions): copies that are not made. `run`: number of the run, for
+    other random numbers.
     """
     # Only here, as it needs a compiler.
     from placewright.formulations.replicas.heuristics.annealing import Annealing
@@ -49,16 +44,9 @@ def anneal_repeatedly(
 ) -> Iterator[Candidate]:
     """Anneal a solution again and again; yield what improves the incumbent when recombined with it.
 
-    Parameters
-    ----------
-    forbidden
-        Returns the forbidden copies of a run.
-    seconds
-        Time of the whole search.
-    starts
-        Number of runs, the first one, which is over, included.
-    most
-        Seconds for all of them.
+    `forbidden`: returns the forbidden copies of a run. `seconds`: time of the whole search.
+    `starts`: number of runs, the first one, which is over, included. `most`: seconds for all of
+    them.
     """
     until = incumbent.session.remaining() - most
     for run in range(1, starts):

@@ -67,11 +67,7 @@ def relax_and_fix(
 
     The point has no more overload and remote reads than the solution; both are at their lower
     bounds if such points are found. It may copy more.
-
-    Parameters
-    ----------
-    refused
-        (dataset classes, regions): copies that must not be made.
+    `refused` (dataset classes, regions): copies that must not be made.
     """
     aggregate = aggregate_problem(problem.wan)
     allowed = aggregate.copyable & ~refused[problem.dataset_class]
@@ -188,12 +184,8 @@ def _chosen_copies(
 class _RelaxAndFix:
     """A MIP of which ever more datasets are integer, then fixed.
 
-    Attributes
-    ----------
-    copied : Bools
-        (datasets, regions): copies of the last point, rounded.
-    exhausted : bool
-        Whether the last step was infeasible.
+    `copied` (datasets, regions): copies of the last point, rounded. `exhausted`: whether the last
+    step was infeasible.
     """
 
     def __init__(
@@ -220,14 +212,8 @@ class _RelaxAndFix:
     def decide(self, large: int, beyond: float, most: float, kept: int = 0) -> float | None:
         """Solve with the largest datasets integer; return the GiB copied, None without a point.
 
-        Parameters
-        ----------
-        large, kept
-            Number of datasets, largest first, that are integer, and that are fixed.
-        beyond
-            As in `free`.
-        most
-            Objective cutoff in GiB.
+        `large` and `kept`: number of datasets, largest first, that are integer, and that are fixed.
+        `beyond`: as in `free`. `most`: objective cutoff in GiB.
         """
         self.exhausted = False
         left = self._session.remaining() - self._end

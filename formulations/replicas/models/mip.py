@@ -86,11 +86,8 @@ class IntegerProgram:
         """Return the arrays; all copies are free and integer if no choice is given.
 
         Current replicas may be dropped in part.
-
-        Parameters
-        ----------
-        numbers
-            (datasets,): copies of each in the relaxation; fractional ones are branched on first.
+        `numbers` (datasets,): copies of each in the relaxation; fractional ones are branched on
+        first.
         """
         relaxation, aggregate = self.relaxation, self.relaxation.aggregate
         arrays = relaxation.arrays(term, holds, relax=False)

@@ -54,11 +54,8 @@ def add_capacity_rows(
 ) -> None:
     """Add the rows of GPU capacity, and the term `overload`.
 
-    Parameters
-    ----------
-    replica, share, none, far
-        (datasets, regions), (classes, regions), (classes,) and (reads, regions): columns, -1 where
-        there is none.
+    `replica`, `share`, `none` and `far` (datasets, regions), (classes, regions), (classes,) and
+    (reads, regions): columns, -1 where there is none.
     """
     supply = aggregate.wan.supply
     unit = demand_unit(aggregate.wan.demand)
@@ -112,10 +109,7 @@ def _add_least_demand(aggregate: AggregateProblem, model: Model, share: Ints, lo
 def _confined_to(needs: Bools, unions: Bools) -> Bools:
     """Return which classes can use models of a union and no others (unions, classes).
 
-    Parameters
-    ----------
-    needs
-        (classes, models): what they can use.
+    `needs` (classes, models): what they can use.
     """
     outside = (needs[None] & ~unions[:, None]).any(axis=2)
     within: Bools = np.logical_and(needs.any(axis=1), ~outside)
@@ -131,11 +125,7 @@ def most_demand(aggregate: AggregateProblem, supply: Ints) -> Ints:
     held, hence
 
         D - s <= V      2 D - 2.2 s <= V      (2 D - 2.2 s) + (T - D) - (S - s) <= V
-
-    Parameters
-    ----------
-    supply
-        (parts,): s.
+    `supply` (parts,): s.
     """
     total, most = int(aggregate.demand.sum()), aggregate.overload
     rest = total - int(aggregate.wan.supply.sum())
@@ -155,13 +145,9 @@ def _add_replica_capacity_rows(
 ) -> None:
     """Add capacity rows of the readers beside a replica (Aardal 1998).
 
-    Parameters
-    ----------
-    replica, share, far
-        (datasets,), (classes,) and (reads,): columns of the region.
-    asks, most
-        (unions, classes) and (unions,): demand of classes that can use no other models, and the
-        largest demand of all of them.
+    `replica`, `share` and `far` (datasets,), (classes,) and (reads,): columns of the region. `asks`
+    and `most`: (unions, classes) and (unions,): demand of classes that can use no other models, and
+    the largest demand of all of them.
     """
     c, p = aggregate.read_class, aggregate.read_dataset
     beside = asks[:, c] * (replica[p] >= 0)
@@ -322,12 +308,8 @@ def _steps(
 ) -> None:
     """Add y, its terms, and the rows of bounds of single datasets.
 
-    Parameters
-    ----------
-    none
-        (classes,): columns of fractions without a home.
-    read, far
-        (n,): reads, and columns q.
+    `none` (classes,): columns of fractions without a home. `read` and `far` (n,): reads, and
+    columns q.
     """
     remotely = model.variables("remotely", len(aggregate.step_read), upper=1.0, integer=False)
     steps = model.rows("steps", len(aggregate.read_class), lower=0.0)
@@ -470,11 +452,7 @@ def solve_relaxation(
 
     Large LPs are solved by an interior-point method, small ones by simplex: an interior-point
     method may not converge on those, and its prices then prove little.
-
-    Parameters
-    ----------
-    share
-        Largest share of the time left.
+    `share`: largest share of the time left.
 
     Raises
     ------

@@ -210,10 +210,7 @@ class AggregateProblem:
     def with_limits_in(self, tight: Bools) -> Self:
         """Return it with limits on storage and ingress in some regions only, and none on egress.
 
-        Parameters
-        ----------
-        tight
-            (regions,): the regions with limits.
+        `tight` (regions,): the regions with limits.
         """
         all_gib = int(self.wan.size.sum())
         return replace(
@@ -490,12 +487,8 @@ def _remote_gib_of_jobs(aggregate: AggregateProblem) -> Ints:
 def _remote_gib(lives: Bools, reader: Ints, gib: Ints, absent: Bools) -> Ints:
     """Return GiB read remotely by region, then without a home (readers, regions + 1).
 
-    Parameters
-    ----------
-    lives
-        (readers, regions): where they may run.
-    reader, gib, absent
-        (reads,), (reads,) and (reads, regions): what is read, and where it cannot be.
+    `lives` (readers, regions): where they may run. `reader`, `gib` and `absent` (reads,), (reads,)
+    and (reads, regions): what is read, and where it cannot be.
     """
     remote = np.zeros((len(lives), lives.shape[1] + 1), dtype=np.int64)
     np.add.at(remote, reader, gib[:, None] * np.pad(absent, ((0, 0), (0, 1)), constant_values=True))

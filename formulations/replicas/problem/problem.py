@@ -215,12 +215,8 @@ class LeastOverload(NamedTuple):
 def least_overload(supply: Ints, unit: int, units: int) -> LeastOverload:
     """Return the least overload of a number of units of demand that may run anywhere.
 
-    Parameters
-    ----------
-    supply
-        (regions, models): milli-GPU.
-    unit, units
-        Milli-GPU per unit of demand, and the number of units.
+    `supply` (regions, models): milli-GPU. `unit` and `units`: milli-GPU per unit of demand, and the
+    number of units.
     """
     nothing = np.zeros_like(supply)
     if not units:  # there may be no model that could be asked
@@ -238,10 +234,7 @@ def least_overload_of_jobs(
 ) -> tuple[LeastOverload, int]:
     """Return the least overload of jobs with a home, and the total with that of homeless jobs.
 
-    Parameters
-    ----------
-    demand, homeless
-        (n,): milli-GPU, and whether no region can have them.
+    `demand` and `homeless` (n,): milli-GPU, and whether no region can have them.
     """
     least = least_overload(supply, unit, int(demand[~homeless].sum()) // unit)
     return least, least.overload + HOMELESS * int(demand[homeless].sum())
