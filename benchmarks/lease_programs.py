@@ -81,7 +81,7 @@ def indexed(backend: str, seconds: float, problem: Problem) -> Answer:
     """Solve placewright's exact model, for the first term that is in question."""
     model = build(problem)
     if problem.loss.any():
-        arrays, term = model.minimise_broken(), "broken"
+        arrays, term = model.model.arrays("broken"), "broken"
     else:
         arrays, term = model.maximise_admitted(0), "admitted"
     return _answer(backend, arrays, term, seconds, problem, partial(read, model))

@@ -146,14 +146,18 @@ def lexicographic_weights(
 
 
 def classes_close_enough(
-    session: Session, values: Mapping[str, int], classes: Mapping[str, PriorityClass]
+    session: Session,
+    values: Mapping[str, int],
+    classes: Mapping[str, PriorityClass],
+    gap: float | None = None,
 ) -> bool:
-    """Whether the value of each priority class is proven within the gap, of what it asks.
+    """Whether the value of each priority class is proven within a gap, of what it asks.
 
     Bounds of lower classes hold for plans no worse in the higher ones than the best; of a plan that
     is worse there, a higher class is not proven.
     """
-    gap, bounds = max(session.gap, SHARPNESS), session.best_known.bounds
+    bounds = session.best_known.bounds
+    gap = max(session.gap, SHARPNESS) if gap is None else gap
     return all(
         term in bounds and bounds[term] - values[term] <= gap * one.asked
         for term, one in classes.items()

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from placewright.formulations.common.phases import Phase, SearchState, leaving_out, run_phases
+from placewright.formulations.common.priority_classes import classes_close_enough
 from placewright.formulations.gang.problem.limits import PROGRESS, VALUE
 from placewright.formulations.geo import parameters
 from placewright.formulations.geo.bounds import (
@@ -205,16 +206,11 @@ PHASES: tuple[Phase[Context, Candidate | Bound], ...] = (
 
 def _proven(context: Context, gap: float = SHARPNESS) -> bool:
     """Whether the value of the best plan, or of each priority class, is proven within a gap."""
-    session, classes = context.session, context.problem.priority_classes
-    best, terms = session.best or {}, context.problem.value_terms
-    if not classes:
-        value = best.get(terms[0], 0)
-        return session.first_bound is not None and near(session.first_bound, value, gap)
-    known = session.best_known.bounds
-    return all(
-        term in known and known[term] - best.get(term, 0) <= gap * one.asked
-        for term, one in zip(terms, classes, strict=True)
-    )
+    session, terms = context.session, context.problem.value_terms
+    values = {term: (session.best or {}).get(term, 0) for term in terms}
+    if classes := context.problem.priority_classes:
+        return classes_close_enough(session, values, dict(zip(terms, classes, strict=True)), gap)
+    return session.first_bound is not None and near(session.first_bound, values[terms[0]], gap)
 
 
 def _limit_remote_reads(problem: Problem, session: Session, quantile: float) -> Iterator[Candidate]:

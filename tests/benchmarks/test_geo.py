@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from replica_terms import term_values
 
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import term_values
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 

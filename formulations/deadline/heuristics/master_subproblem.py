@@ -103,10 +103,8 @@ def core_search(
 
 def _integer_bound(bound: float) -> int:
     """Return the largest integer that a solver's bound allows."""
-    return floor(
-        bound * (1 + parameters.PARAMETERS.integrality_tolerance)
-        + parameters.PARAMETERS.integrality_tolerance
-    )
+    tolerance = parameters.PARAMETERS.integrality_tolerance
+    return floor(bound * (1 + tolerance) + tolerance)
 
 
 def _solve_core(
@@ -241,12 +239,8 @@ def _integral_point(outcome: Outcome | None) -> Floats | None:
     if outcome is None or outcome.values is None:
         return None
     values: Floats = np.rint(outcome.values)
-    return (
-        values
-        if np.abs(values - outcome.values).max(initial=0.0)
-        <= parameters.PARAMETERS.integrality_tolerance
-        else None
-    )
+    distance = np.abs(values - outcome.values).max(initial=0.0)
+    return values if distance <= parameters.PARAMETERS.integrality_tolerance else None
 
 
 # The master (`master_lp`) bounds what can be admitted; its LP solution is rounded down, then
@@ -402,13 +396,7 @@ class MasterSubproblem(SearchState):
         if outcome.values is not None:
             yield from self._accept(time_indexed.read(model, outcome.values))
         if outcome.bound is not None:
-            yield UpperBound(
-                floor(
-                    outcome.bound * (1 + parameters.PARAMETERS.integrality_tolerance)
-                    + parameters.PARAMETERS.integrality_tolerance
-                ),
-                certified=False,
-            )
+            yield UpperBound(_integer_bound(outcome.bound), certified=False)
 
     def _accept(self, found: Schedule) -> Iterator[Schedule]:
         if objective(self.problem, found) > objective(self.problem, self.best):

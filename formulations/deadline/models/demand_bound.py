@@ -286,13 +286,20 @@ def fits_in_memory(problem: Problem) -> bool:
     return max(cells) <= parameters.PARAMETERS.max_bound_cells
 
 
-def feasible_alone(problem: Problem) -> Bools:
-    """Return which alternatives have enough leases of sufficient capacity (alternatives,)."""
-    enough = np.zeros(problem.alternatives, dtype=np.bool_)
+def usable_in_window(problem: Problem) -> Ints:
+    """Return the leases of sufficient capacity in the window of each alternative (alternatives,)."""
+    number = np.zeros(problem.alternatives, dtype=np.int64)
     for alternatives, leases in by_demand_class(problem):
         before = np.append(0, np.cumsum(leases))
-        number = before[problem.end[alternatives]] - before[problem.first[alternatives]]
-        enough[alternatives] = number >= problem.need[alternatives]
+        number[alternatives] = (
+            before[problem.end[alternatives]] - before[problem.first[alternatives]]
+        )
+    return number
+
+
+def feasible_alone(problem: Problem) -> Bools:
+    """Return which alternatives have enough leases of sufficient capacity (alternatives,)."""
+    enough: Bools = usable_in_window(problem) >= problem.need
     return enough & (problem.end > problem.first)
 
 
@@ -303,13 +310,13 @@ def window(horizon: int, start: int, end: int) -> Bools:
     return leases
 
 
-def new_rows(rows: Iterable[DemandRow], knownn: set[tuple[int, bytes]]) -> list[DemandRow]:
+def new_rows(rows: Iterable[DemandRow], known: set[tuple[int, bytes]]) -> list[DemandRow]:
     """Return the rows that are not in `known`, and add them to it."""
     new = []
     for row in rows:
         key = row.load, np.packbits(row.leases).tobytes()
-        if key not in knownn:
-            knownn.add(key)
+        if key not in known:
+            known.add(key)
             new.append(row)
     return new
 

@@ -26,12 +26,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
-from placewright.formulations.deadline.models.demand_bound import by_demand_class
-from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
+from placewright.formulations.deadline.models.demand_bound import usable_in_window
+from placewright.formulations.deadline.problem.problem import (
+    ADMITTED,
+    BROKEN,
+    NONE,
+    Problem,
+    Schedule,
+)
 from placewright.solver import Arrays, Model
-
-BROKEN, ADMITTED = "broken", "admitted"
-"""The model's terms."""
 
 ABSENT = -1
 """The column of an alternative in a lease that it cannot use."""
@@ -48,10 +51,6 @@ class TimeIndexedModel:
     # (alternatives, horizon): The column X of each alternative and lease, `ABSENT` where it cannot
     # run.
     runs: Ints
-
-    def minimise_broken(self) -> Arrays:
-        """Return the model that minimises `broken`."""
-        return self.model.arrays(BROKEN)
 
     def maximise_admitted(self, broken: int) -> Arrays:
         """Return the model that maximises `admitted` with at most this much `broken`."""
@@ -79,22 +78,6 @@ class TimeIndexedModel:
         values[self.runs[alternatives[at], lease]] = 1.0
         return values
 
-    def alternatives(self, values: Floats) -> Ints:
-        """Return the alternative of each job at an integral point, or `NONE`: int64 (jobs,)."""
-        chosen = np.flatnonzero(values[self.promised] > 0.5)
-        alternative = np.full(self.problem.jobs, NONE, dtype=np.int64)
-        alternative[self.problem.job[chosen]] = chosen
-        return alternative
-
-    def leases(self, values: Floats) -> Bools:
-        """Return in which leases each job runs at an integral point: bool (jobs, horizon)."""
-        alternative = self.alternatives(values)
-        has = np.flatnonzero(alternative != NONE)
-        columns = self.runs[alternative[has]]
-        leases = np.zeros((self.problem.jobs, self.problem.horizon), dtype=np.bool_)
-        leases[has] = (columns != ABSENT) & (values[columns] > 0.5)
-        return leases
-
 
 def usable(problem: Problem) -> Bools:
     """Return which leases each alternative can use, bool (alternatives, horizon).
@@ -111,12 +94,8 @@ def usable(problem: Problem) -> Bools:
 
 def size(problem: Problem) -> int:
     """Return the number of usable (alternative, lease) pairs: the columns other than `S`."""
-    total = 0
-    for alternatives, leases in by_demand_class(problem):
-        before = np.append(0, np.cumsum(leases))
-        number = before[problem.end[alternatives]] - before[problem.first[alternatives]]
-        total += int(number[number >= problem.need[alternatives]].sum())
-    return total
+    number = usable_in_window(problem)
+    return int(number[number >= problem.need].sum())
 
 
 def is_flow(problem: Problem) -> Bools:
@@ -166,4 +145,11 @@ def build(problem: Problem) -> TimeIndexedModel:
 
 def read(indexed: TimeIndexedModel, values: Floats) -> Schedule:
     """Return the schedule at an integral point of the model."""
-    return Schedule(indexed.alternatives(values), indexed.leases(values))
+    problem, chosen = indexed.problem, np.flatnonzero(values[indexed.promised] > 0.5)
+    alternative = np.full(problem.jobs, NONE, dtype=np.int64)
+    alternative[problem.job[chosen]] = chosen
+    has = np.flatnonzero(alternative != NONE)
+    columns = indexed.runs[alternative[has]]
+    runs = np.zeros((problem.jobs, problem.horizon), dtype=np.bool_)
+    runs[has] = (columns != ABSENT) & (values[columns] > 0.5)
+    return Schedule(alternative, runs)

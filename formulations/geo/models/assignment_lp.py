@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, gcd
+from math import floor, gcd, prod
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ def choose_weights(
     max_value = sum(
         max(option.value for option in mine) // unit for mine in options_of_job.values() if mine
     )
-    if max_value * _product(m + 1 for m in max_total) > parameters.PARAMETERS.max_score:
+    if max_value * prod(m + 1 for m in max_total) > parameters.PARAMETERS.max_score:
         # With costs too few jobs would be alike, and value comes first.
         max_total = []
     weights = [1]
@@ -140,13 +140,6 @@ def choose_weights(
     return LexicographicWeights(
         counted, tuple(weights), tuple(max_total), unit, tuple(initial_costs), num_bounded
     )
-
-
-def _product(factors: Iterator[int]) -> int:
-    result = 1
-    for factor in factors:
-        result *= factor
-    return result
 
 
 # Assignment model: how many jobs of each cost class run in which region, with which option.

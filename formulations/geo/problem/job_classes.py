@@ -37,11 +37,9 @@ class JobClasses:
     current_region: Ints
     # (classes,): whether running jobs of the class may be preempted by some pending job.
     preemptible: Bools
-    # assignment_class, assignment_region, assignment_option: (assignments,): the job class, region
-    # and option of each assignment.
+    # assignment_class, assignment_region: (assignments,): the job class and region of each.
     assignment_class: Ints
     assignment_region: Ints
-    assignment_option: Ints
     # (assignments,): the GPU model of all its tasks, NONE if models are not distinguished.
     assignment_model: Ints
     # (assignments,): value of a job started this way; for a running job, the value lost if it is
@@ -230,7 +228,7 @@ class JobClassBuilder:
         number_of: dict[tuple[object, ...], int] = {}
         class_region: list[int] = []
         class_preemptible: list[bool] = []
-        assignments: list[tuple[int, int, int, int, int]] = []
+        assignments: list[tuple[int, int, int, int]] = []
         counts: list[tuple[int, int]] = []  # of each: its priority class, and its value there
         entries: list[tuple[int, int, int]] = []
         stoppable = preemptible.tolist()
@@ -258,7 +256,7 @@ class JobClassBuilder:
                     for model in self.models_in(choice, r) if self._fits_region(choice, r) else ():
                         for row, amount in self.rows(choice, r, accounts, True, model):
                             entries.append((len(assignments), row, amount))
-                        assignments.append((job_class, r, choice.index, choice.value, model))
+                        assignments.append((job_class, r, choice.value, model))
                         counts.append((choice.priority_class, choice.own_value))
         for jobs in self.equivalent:
             j = jobs[0]
@@ -275,10 +273,10 @@ class JobClassBuilder:
                 class_preemptible.append(stoppable[j])
                 for value, model, rows in continuations:
                     entries += [(len(assignments), row, amount) for row, amount in rows]
-                    assignments.append((job_class, r, choice.index, value, model))
+                    assignments.append((job_class, r, value, model))
                     counts.append((choice.priority_class, choice.own_value))
         capacity = self.capacities()
-        assignment = np.array(assignments, dtype=np.int64).reshape(-1, 5)
+        assignment = np.array(assignments, dtype=np.int64).reshape(-1, 4)
         counted = np.array(counts, dtype=np.int64).reshape(-1, 2)
         entry = np.array(entries, dtype=np.int64).reshape(-1, 3)
         return JobClasses(
@@ -288,11 +286,10 @@ class JobClassBuilder:
             preemptible=np.array(class_preemptible, dtype=np.bool_),
             assignment_class=assignment[:, 0],
             assignment_region=assignment[:, 1],
-            assignment_option=assignment[:, 2],
-            value=assignment[:, 3],
+            value=assignment[:, 2],
             priority_class=counted[:, 0],
             own_value=counted[:, 1],
-            assignment_model=assignment[:, 4],
+            assignment_model=assignment[:, 3],
             entry_assignment=entry[:, 0],
             entry_row=entry[:, 1],
             entry_usage=entry[:, 2],

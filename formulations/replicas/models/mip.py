@@ -218,15 +218,6 @@ class NeighbourhoodMip:
         values[self._x[self._where]] = solution.replicas[self._where]
         return values
 
-    def fractions(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return the jobs and replicas of a point, in the shapes of a `Solution`."""
-        jobs, replicas = self._solution.jobs.astype(float), self._solution.replicas.astype(float)
-        jobs[self._free.job_classes] = 0
-        replicas[self._free.dataset_classes] = 0
-        jobs[self._at] = values[self._n]
-        replicas[self._where] = values[self._x[self._where]]
-        return jobs, replicas
-
     def _homes(self) -> None:
         problem, model, neighbourhood = self._problem, self.model, self._free
         may = neighbourhood.homes & neighbourhood.job_classes[:, None, None]

@@ -29,7 +29,7 @@ def first(problem: Problem, known: Schedule | None) -> Schedule:
 def exact(problem: Problem) -> Schedule:
     """A schedule that breaks the least."""
     model = time_indexed.build(problem)
-    outcome = InProcess().solve("highs", model.minimise_broken(), Limits(20, gap=0.0))
+    outcome = InProcess().solve("highs", model.model.arrays("broken"), Limits(20, gap=0.0))
     assert outcome.values is not None
     return time_indexed.read(model, outcome.values)
 

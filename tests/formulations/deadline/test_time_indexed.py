@@ -34,7 +34,7 @@ def solved(problem: Problem, backend: str) -> Schedule:
     schedule = None
     for term in (time_indexed.BROKEN, time_indexed.ADMITTED):
         if term == time_indexed.BROKEN:
-            arrays = model.minimise_broken()
+            arrays = model.model.arrays("broken")
         else:
             assert schedule is not None
             arrays = model.maximise_admitted(schedule.broken(problem))

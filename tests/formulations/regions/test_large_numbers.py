@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from replica_terms import term_values
 
 from placewright.array_types import Ints
 from placewright.formulations.geo.bounds import lagrangian_value_bound, price_classes
@@ -17,7 +18,6 @@ from placewright.formulations.geo.problem.job_classes import JobClasses
 from placewright.formulations.plan_messages import Bound, outward, proven_whole
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import term_values
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
@@ -50,7 +50,6 @@ def anywhere(class_of_job: Ints, value: Ints, entry_usage: Ints, capacity: Ints)
         preemptible=np.zeros(len(value), dtype=np.bool_),
         assignment_class=assignment_class,
         assignment_region=assignment_region,
-        assignment_option=np.zeros_like(assignment_class),
         assignment_model=np.full_like(assignment_class, NONE),
         value=value[assignment_class],
         priority_class=np.zeros_like(assignment_class),
