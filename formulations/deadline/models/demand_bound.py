@@ -287,7 +287,7 @@ def fits_in_memory(problem: Problem) -> bool:
 
 
 def usable_in_window(problem: Problem) -> Ints:
-    """Return the leases of sufficient capacity in the window of each alternative (alternatives,)."""
+    """Return how many leases of its window hold each alternative (alternatives,)."""
     number = np.zeros(problem.alternatives, dtype=np.int64)
     for alternatives, leases in by_demand_class(problem):
         before = np.append(0, np.cumsum(leases))
