@@ -40,8 +40,6 @@ from placewright.instances.documents.round import Round
 from placewright.topology.chain import Cell
 from placewright.topology.units import WHOLE_GPU
 
-# Residual capacity of pools once guaranteed jobs start and others leave.
-
 
 class ResidualPools:
     """What is left of the pools of a round without its running jobs; (pool, domain) pairs.
@@ -95,9 +93,6 @@ def cluster_with_limits(round_: Round) -> ClusterDocument:
         domains = {**pool.pool.domains, **{str(name): most for name, most in more.items()}}
         found.append(pool.pool.model_copy(update={"capacity": capacity, "domains": domains}))
     return round_.cluster.model_copy(update={"pools": tuple(found)})
-
-
-# Eviction: the running jobs that leave their places to guaranteed jobs that start.
 
 
 @dataclass(frozen=True, slots=True)

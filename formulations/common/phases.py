@@ -112,9 +112,6 @@ def run_phases(phases: Sequence[Phase[State, Step]], state: State) -> Iterator[S
             state.session = session
 
 
-# Inner rounds: gang rounds inside another decision, and how the outer round counts their plans.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InnerRound:
     """A gang round inside another decision, by the indices of the outer round."""

@@ -164,9 +164,6 @@ def lagrangian_value_bound(classes: JobClasses, prices: Floats) -> float:
     return -price_classes(classes, prices, 1.0, 0.0).cost_bound(none, 0)
 
 
-# Bounds of `value` and of the read cost, from the assignment LP and its duals.
-
-
 COSTS = ("remote_reads", "egress_cost")
 
 UNIT = 1 << 16

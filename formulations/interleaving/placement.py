@@ -20,8 +20,6 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology import Cluster
 
-# Use of hosts by placed job groups, and whether a group with more members fits in its place.
-
 
 def running_of(job: Job) -> Running:
     """Return the running section of a job that runs."""
@@ -172,9 +170,6 @@ def _amounts(
         for name, amount in group.resources.items():
             if amount:
                 yield host, name, amount
-
-
-# Kept places: which job group keeps the place of its running members, as long as it fits there.
 
 
 def keep_places(problem: Interleaving, job_groups: Sequence[Group]) -> list[int | None]:

@@ -16,9 +16,6 @@ from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
-# Compile the regions, links, datasets and reads of a round to arrays.
-
-
 NONE = -1
 UNLIMITED = 2**50
 """Storage of a region without a limit, in GiB."""
@@ -171,9 +168,6 @@ def _healthy_hosts(round_: Round) -> Bools:
     entries = round_.cluster.hosts
     counts = [len(expand(entry.name)) for entry in entries]
     return np.repeat(np.array([entry.healthy for entry in entries], dtype=np.bool_), counts)
-
-
-# Reachability: the regions to which a dataset could be copied at all.
 
 
 def reachable(wan: Wan, dataset: int) -> Bools:

@@ -210,10 +210,6 @@ def total_gib(wan: Wan, copies: Iterable[Replica]) -> int:
     return sum(int(wan.size[dataset]) for dataset, _ in copies)
 
 
-# Several routings are tried (routing.py); a timetable gives the copies of each their times
-# (timetable.py).
-
-
 @dataclass(frozen=True, slots=True)
 class Transfers:
     """Scheduled copies and drops, and the flows in order of their start.

@@ -17,9 +17,6 @@ from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.plan_messages import Flow
 from placewright.solver.network_flow import min_cost_flow
 
-# Step functions of time: the residual rate of a link, the free storage of a region.
-
-
 MEGABITS = 2**33 / 10**6
 """Megabits of one GiB."""
 

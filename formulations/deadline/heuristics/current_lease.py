@@ -384,9 +384,6 @@ def promises_of(
     return tuple(promises)
 
 
-# Place the current lease of a schedule: plans that keep its promises as far as hosts allow.
-
-
 def place_current_lease(
     admission: Admission, schedule: Schedule, session: Session
 ) -> Iterator[Candidate]:

@@ -243,18 +243,6 @@ def _integral_point(outcome: Outcome | None) -> Floats | None:
     return values if distance <= parameters.PARAMETERS.integrality_tolerance else None
 
 
-# The master (`master_lp`) bounds what can be admitted; its LP solution is rounded down, then
-# improved by MIPs over a growing core (`core_mip`). For each choice list scheduling, ejection
-# chains and a feasibility MIP look for leases. Small problems end with the exact
-# time-indexed model.
-#
-# References
-# ----------
-# Balas and Zemel, "An algorithm for large zero-one knapsack problems", Operations Research 28,
-# 1980; Glover, "Ejection chains, reference structures and alternating path methods", Discrete
-# Applied Mathematics 65, 1996.
-
-
 @dataclass(frozen=True, slots=True)
 class UpperBound:
     """No schedule that breaks no more admits more value; `certified`: recomputed in integers."""

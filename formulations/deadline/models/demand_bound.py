@@ -19,9 +19,6 @@ from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model
 from placewright.solver.certify import overflow_safe_scale, round_to_integers
 
-# Prefix sums over rows of a sparse grid, without the whole grid in memory.
-
-
 Marks: TypeAlias = tuple[Ints, Ints, Floats]
 """Amounts at some rows and columns of a grid."""
 

@@ -418,9 +418,6 @@ def dues_of(job: Job) -> list[Due]:
     return [times[at] for at in sorted(times)]
 
 
-# From a round to the arrays of `problem.py`: alternatives and capacity rows.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
     """The admission problem of a round, and what its jobs and alternatives stand for."""

@@ -28,8 +28,6 @@ from placewright.instances.documents.job import Job
 from placewright.solver import Arrays, Core, SolveOptions, reduced_costs_of
 from placewright.solver.network_flow import transportation
 
-# Residual capacity of the rows, and greedy assignment of jobs to it.
-
 
 class ResidualCapacity:
     """Residual capacity of each row (rows,), reduced as jobs are assigned."""
@@ -293,9 +291,6 @@ def _jobs_by_cost_class(jobs: Sequence[Job], cost_classes: CostClasses) -> tuple
         cost_classes.class_of_job[order], np.arange(len(cost_classes.job_class) + 1)
     )
     return order, start
-
-
-# Assignment of jobs to regions: core MIP of the assignment model, then whole jobs.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -115,9 +115,6 @@ def _has_label(job: Job, labels: Collection[str]) -> bool:
     return job.anti_affinity is not None and job.anti_affinity.label in labels
 
 
-# Disruption budgets of region subproblems.
-
-
 def budgets_of_regions(
     problem: Problem, fixed: FixedDecisions, jobs_of_region: Mapping[int, Sequence[int]]
 ) -> dict[int, DisruptionLimits]:
@@ -164,9 +161,6 @@ def _split(amount: int, weights: Ints) -> Ints:
     order = sorted(range(len(exact)), key=lambda i: (-exact[i][1], i))
     parts[order[: amount - int(parts.sum())]] += 1
     return parts
-
-
-# Region subproblem: the gang round of one region.
 
 
 Quotas: TypeAlias = Mapping[Account, Mapping[Measure, int]]
@@ -400,9 +394,6 @@ class RegionSubproblems:
     def _hosts_in_region(self, names: Sequence[str], region: int) -> tuple[str, ...]:
         here = self._names[region]
         return tuple(host for name in names for host in expand(name) if host in here)
-
-
-# Quotas and caps of region subproblems.
 
 
 GPUS = Measure("gpus")

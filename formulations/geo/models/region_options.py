@@ -29,9 +29,6 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.topology.units import WHOLE_GPU
 
-# Region options: the options of jobs in their eligible regions, with the cost of each.
-
-
 COSTS = ("remote_reads", "egress_cost", "gpu_cost")
 
 

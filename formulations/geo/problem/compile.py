@@ -32,8 +32,6 @@ from placewright.instances.documents.round import Round
 from placewright.instances.policies import GANG
 from placewright.topology import Cluster
 
-# Compile a round of policy `geo` to arrays: eligible regions of jobs and their read costs.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:

@@ -181,9 +181,6 @@ class PreemptionRows:
         return self._first + (k * self._regions + r) * len(self._model_sets) + s
 
 
-# Aggregation: group the jobs of a round into job classes with common capacity rows.
-
-
 def build_job_classes(running_jobs: RunningJobs) -> JobClasses:
     """Return the job classes of a round, with rows that are valid for every plan."""
     return JobClassBuilder(running_jobs).build()

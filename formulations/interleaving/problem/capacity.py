@@ -30,8 +30,6 @@ from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
-# Masks of the hosts that task groups allow, by GPU model and by name.
-
 
 class HostMasks:
     """The hosts that task groups allow, (hosts,); those of one mask are worked out once.
@@ -72,9 +70,6 @@ class HostMasks:
             mask &= np.isin(cluster.gpu_model, [index[model] for model in group.gpu_models])
         named = self._allowed.of(group)
         return mask if named is None else mask & host_mask(cluster, tuple(named))
-
-
-# Residual capacity: open hosts, what staying jobs hold there, and what quotas leave.
 
 
 TaskPlace: TypeAlias = tuple[int, int, str, frozenset[int]]

@@ -59,8 +59,6 @@ from placewright.instances.documents.sharing import Sharing
 from placewright.topology import Cluster
 from placewright.topology.units import MILLION, WHOLE_GPU
 
-# Frozen groups: groups that run, break a rule of forming groups, and may only stay as they are.
-
 
 def frozen_groups_of(packing: PackingProblem, groups: Iterable[Ints]) -> Ints:
     """Return the groups, of ascending classes, that may not be formed (groups, 4)."""
@@ -76,9 +74,6 @@ def may_form(packing: PackingProblem, group: Ints) -> bool:
     if np.isin(packing.conflicts, group).all(axis=1).any():
         return False
     return bool(allowed(packing, group[None], periods(packing, group[None]))[0])
-
-
-# Merged task groups: what several jobs that share GPUs ask together.
 
 
 def merged_option(jobs: Sequence[Job], sharing: Sharing) -> Option:

@@ -123,9 +123,6 @@ def _at_least(covariance: int, one: int, other: int, threshold: int) -> bool:
     return covariance >= 0 and (PER_MILLE * covariance) ** 2 >= threshold**2 * one * other
 
 
-# Compatibility: buckets of jobs that may share GPUs, since their tasks are alike.
-
-
 def buckets_of(jobs: Sequence[Job]) -> Ints:
     """Return the bucket of each job, `ALONE` for those that share with nobody, (jobs,).
 

@@ -402,9 +402,6 @@ def _columns_that_fit(packing: PackingProblem, members: Ints) -> Bools:
     return fits
 
 
-# Column generation, then diving, restricted master MIP and pairwise exchange.
-
-
 def solve_by_column_generation(
     packing: PackingProblem, session: Session
 ) -> Iterator[Grouping | GroupingBound]:

@@ -272,9 +272,6 @@ def rate_numerator(packing: PackingProblem) -> Floats:
     return numerator
 
 
-# Values of any columns: exact in integers, or an upper bound for many columns quickly.
-
-
 ROUNDING_FACTOR = 1 + 1e-12
 """More than what rounding can take from a result of floating-point numbers."""
 
@@ -350,9 +347,6 @@ class ValueBound:
             size > 1, numerator / least.clip(min=1.0) * ROUNDING_FACTOR, single
         )
         return bound
-
-
-# Aggregation of interchangeable jobs into classes, and disaggregation of groupings.
 
 
 MAX_SCALED_WEIGHT = 1_000_000

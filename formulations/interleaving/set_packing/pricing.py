@@ -391,9 +391,6 @@ def _branch(tree: ClassTree, groups: Ints) -> Ints:
     return np.concatenate(results)
 
 
-# Heuristic pricing: columns in the exchange neighbourhood of given ones.
-
-
 def price_neighbours(
     packing: PackingProblem,
     prices: Prices,

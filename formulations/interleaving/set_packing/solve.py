@@ -456,9 +456,6 @@ def _interpolate_weights(fine: AggregatedProblem, coarse: AggregatedProblem, val
     return np.rint(result).astype(np.int64)
 
 
-# Set packing: job groups of most value, by the method that suits the number of columns.
-
-
 def solve_set_packing(
     packing: PackingProblem, session: Session
 ) -> Iterator[Grouping | GroupingBound]:

@@ -18,7 +18,7 @@ from placewright.array_types import Floats
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.plan_messages import proven_whole
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.branch_and_bound import ProvenBound
+from placewright.formulations.replicas.bounds.prove import ProvenBound
 from placewright.formulations.replicas.models.relaxation import (
     Relaxation,
     RelaxationResult,
@@ -26,9 +26,6 @@ from placewright.formulations.replicas.models.relaxation import (
 from placewright.formulations.session import Session
 from placewright.solver import Arrays
 from placewright.solver.batched_pdhg import WIDTH, BatchedPdhg, Iterate
-
-# Nodes of the replica tree: their fixings and bounds, and how they are solved in batches.
-
 
 Fixings: TypeAlias = Mapping[int, float]
 """Columns of copies, and whether they are made."""

@@ -12,8 +12,7 @@ from placewright.formulations.replicas.heuristics.annealing_kernel import (
     insert_unit,
     sweep,
 )
-from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.problem.problem import Problem, Solution
 from placewright.formulations.session import Session
 
 # Heat-bath moves (Geman and Geman 1984), drawn by the Gumbel-max trick: a unit, some jobs of one

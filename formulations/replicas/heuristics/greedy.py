@@ -11,11 +11,7 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.problem.problem import Problem, imbalance_of
-from placewright.formulations.replicas.solution import Solution
-
-# Greedy construction: job classes in turn, each where it adds least to the leading terms.
-
+from placewright.formulations.replicas.problem.problem import Problem, Solution, imbalance_of
 
 NEVER = np.iinfo(np.int64).max
 
@@ -367,9 +363,6 @@ def _reads(problem: Problem, replicas: Bools) -> Ints:
     may = problem.allowed_homes & readable_regions(problem, replicas)[:, :, None]
     reads: Ints = np.where(may, remote[:, :, None], EXCLUDED)
     return reads.reshape(problem.job_classes, problem.supply.size)
-
-
-# Drops of replicas without readers that lower `imbalance`.
 
 
 def drop_idle_replicas(problem: Problem, solution: Solution) -> Solution:

@@ -1,4 +1,4 @@
-"""The incumbent: the best solution whose transfers exist, and the repair of those that do not."""
+"""The incumbent, whose transfers exist, and large-neighbourhood search around it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import count
 
 import numpy as np
 
-from placewright.array_types import Bools, Floats
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.common.wan.arrays import NONE, UNLIMITED, Wan
 from placewright.formulations.common.wan.routing import Transfers, never_out_of_time, schedule
-from placewright.formulations.plan_messages import Candidate, DataPlan, Flow
+from placewright.formulations.plan_messages import HOLD_SLACK, SHARPNESS, Candidate, DataPlan, Flow
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.greedy import (
     GreedyPlacement,
@@ -22,12 +22,370 @@ from placewright.formulations.replicas.heuristics.greedy import (
     place_homeless_jobs,
     placement_order,
 )
-from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
-from placewright.formulations.replicas.models.mip import is_small
-from placewright.formulations.replicas.problem.compile import forced_replicas
-from placewright.formulations.replicas.problem.problem import Layout, Problem
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.models.mip import (
+    Neighbourhood,
+    NeighbourhoodMip,
+    is_small,
+    whole_problem,
+)
+from placewright.formulations.replicas.problem.compile import (
+    forced_replicas,
+    homes_of_least_remote_reads,
+)
+from placewright.formulations.replicas.problem.problem import (
+    Layout,
+    Problem,
+    Solution,
+    demand_unit,
+    least_overload_of_jobs,
+)
 from placewright.formulations.session import Session
+
+# Neighbourhoods of large-neighbourhood search: which homes and replicas a MIP may change.
+#
+# `regions` frees all that happens in a few of them; `connected` dataset classes connected by
+# readers, with all who read them; `sizes` all homes and some dataset classes, large ones more
+# often; `relaxed` all homes and the dataset classes of which most GiB are elsewhere in the LP
+# relaxation, each where the solution or the LP has it (RINS: Danna, Rothberg and Le Pape 2005).
+# As other replicas are fixed there are few possible homes, so jobs of all regions can be free.
+# Costly parts are drawn more often.
+
+
+class NeighbourhoodSampler:
+    """Draws neighbourhoods of solutions.
+
+    `relaxed` (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
+    """
+
+    def __init__(
+        self, problem: Problem, relaxed: Floats | None, random: np.random.Generator
+    ) -> None:
+        self.problem, self._relaxation_replicas, self._random = problem, relaxed, random
+        self._least_read_homes, self._least_remote_reads = homes_of_least_remote_reads(problem)
+        self._readers = _rows(
+            problem.read_dataset_class, problem.read_class, problem.dataset_classes
+        )
+        self._reads = _rows(problem.read_class, problem.read_dataset_class, problem.job_classes)
+
+    def draw(self, kind: str, size: float, solution: Solution, may_hold: Bools) -> Neighbourhood:
+        """Return a neighbourhood of a kind around a solution.
+
+        `size`: number of job classes of kinds `regions` and `connected`, else of dataset classes.
+        `may_hold` (dataset classes, regions): where replicas may be.
+        """
+        if kind == "regions":
+            return self._few_regions(size, solution, may_hold)
+        if kind == "connected":
+            return self._connected_datasets(size, solution, may_hold)
+        relaxed = self._relaxation_replicas if kind == "relaxed" else None
+        return self.some_datasets(solution, may_hold, relaxed, size)
+
+    def restricted_to(self, replicas: Bools) -> Neighbourhood:
+        """Return the neighbourhood of all homes with these replicas (dataset classes, regions).
+
+        Remote reads are at their lower bound if all jobs have a home so.
+        """
+        problem = self.problem
+        homes = (
+            problem.allowed_homes & self._homes_with_data(replicas, least_reads=True)[:, :, None]
+        )
+        least_reads = bool((homes.any(axis=(1, 2)) | problem.homeless).all())
+        homes = homes if least_reads else problem.allowed_homes
+        return replace(whole_problem(problem), homes=homes, holds=replicas, least_reads=least_reads)
+
+    def some_datasets(
+        self, solution: Solution, may_hold: Bools, relaxed: Floats | None, number: float
+    ) -> Neighbourhood:
+        """Return a number of dataset classes and all homes, near a relaxation if one is given."""
+        problem = self.problem
+        if relaxed is None:
+            weight, holds = problem.size**0.5, may_hold | solution.replicas
+        else:
+            weight = problem.size * np.abs(solution.replicas - relaxed).sum(axis=1)
+            holds = (
+                (may_hold & (relaxed > parameters.PARAMETERS.rins_min_fraction))
+                | solution.replicas
+                | problem.current
+            )
+        weight = weight + 1e-3 * weight.mean() + 1e-9
+        dataset_classes = np.zeros(problem.dataset_classes, dtype=np.bool_)
+        dataset_classes[
+            self._random.choice(
+                problem.dataset_classes,
+                int(min(problem.dataset_classes, number)),
+                replace=False,
+                p=weight / weight.sum(),
+            )
+        ] = True
+        least_reads = solution.objective(problem)[1] <= self._least_remote_reads
+        # Homes beside data that is there or may come, and those of today.
+        found = np.where(dataset_classes[:, None], holds, solution.replicas)
+        beside = self._homes_with_data(found, least_reads=least_reads)
+        return Neighbourhood(
+            job_classes=np.ones(problem.job_classes, dtype=np.bool_),
+            dataset_classes=dataset_classes,
+            homes=problem.allowed_homes & (beside[:, :, None] | (solution.jobs > 0)),
+            holds=holds,
+            least_reads=least_reads,
+        )
+
+    def _homes_with_data(self, replicas: Bools, *, least_reads: bool) -> Bools:
+        """Return where job classes have all their data with these replicas (job classes, regions).
+
+        With `least_reads` only where remote reads are least, beside all data that can be there.
+        """
+        problem, beside = self.problem, np.ones_like(self._least_read_homes)
+        if least_reads:
+            beside, replicas = self._least_read_homes.copy(), replicas | ~problem.may_hold
+        np.logical_and.at(beside, problem.read_class, replicas[problem.read_dataset_class])
+        return beside
+
+    def _few_regions(self, size: float, solution: Solution, may_hold: Bools) -> Neighbourhood:
+        """Return a few regions, drawn by GiB copied there, and all that is in them."""
+        problem = self.problem
+        new = (solution.replicas & ~problem.current).T.astype(np.int64) @ problem.size
+        over = np.maximum(0, solution.demand(problem) - problem.supply).sum(axis=1)
+        weight = (
+            new + 0.1 * new.mean() + 1.0 + parameters.PARAMETERS.term_weights["overload"] * over
+        )
+        inside = np.zeros(problem.regions, dtype=np.bool_)
+        number = solution.jobs.sum(axis=2) > 0
+        for r in self._random.choice(
+            problem.regions, problem.regions, replace=False, p=weight / weight.sum()
+        ):
+            inside[r] = True
+            held = ~(number & ~inside).any(axis=1)
+            if inside.sum() >= 2 and held.sum() > size:
+                break
+        free = number[:, inside].any(axis=1) & ~(number & ~inside).any(axis=1)
+        dataset_classes = np.ones(problem.dataset_classes, dtype=np.bool_)
+        return Neighbourhood(
+            job_classes=free,
+            dataset_classes=dataset_classes,
+            homes=problem.allowed_homes & (inside[:, None] | (solution.jobs > 0)),
+            holds=(may_hold & inside) | solution.replicas,
+        )
+
+    def _connected_datasets(
+        self, size: float, solution: Solution, may_hold: Bools
+    ) -> Neighbourhood:
+        """Return dataset classes connected by readers, and all their readers."""
+        problem = self.problem
+        cost = ((solution.replicas & ~problem.current) * problem.size[:, None]).sum(axis=1) ** 0.5
+        cost += 0.1 * cost.mean() + 1.0
+        dataset_classes = np.zeros(problem.dataset_classes, dtype=np.bool_)
+        free = np.zeros(problem.job_classes, dtype=np.bool_)
+        order = self._random.choice(
+            problem.dataset_classes, problem.dataset_classes, replace=False, p=cost / cost.sum()
+        )
+        waiting: list[int] = []
+        for start in order.tolist():
+            waiting.append(start)
+            while waiting and free.sum() < size:
+                p = waiting.pop(int(self._random.integers(len(waiting))))
+                if dataset_classes[p]:
+                    continue
+                dataset_classes[p] = True
+                for w in self._readers[p].tolist():
+                    if not free[w]:
+                        free[w] = True
+                        waiting += self._reads[w].tolist()
+            if free.sum() >= size:
+                break
+        return Neighbourhood(
+            job_classes=free,
+            dataset_classes=dataset_classes,
+            homes=problem.allowed_homes,
+            holds=(may_hold | solution.replicas),
+        )
+
+
+def _rows(keys: Ints, values: Ints, count: int) -> list[Ints]:
+    """Return the values of each key, as one array per key."""
+    order = np.argsort(keys, kind="stable")
+    return np.split(values[order], np.searchsorted(keys[order], np.arange(1, count)))
+
+
+# Adaptive large-neighbourhood search (Shaw 1998; Ropke and Pisinger 2006) with MIP repair.
+#
+# A neighbourhood grows while its MIPs are solved with time
+# to spare.
+
+
+class LargeNeighbourhoodSearch:
+    """A search; `solution` is the incumbent.
+
+    `relaxed` (dataset classes, regions): fractional replicas of the LP relaxation; None if unknown.
+    """
+
+    def __init__(
+        self, problem: Problem, session: Session, solution: Solution, relaxed: Floats | None
+    ) -> None:
+        self.problem, self.session, self.solution = problem, session, solution
+        self._may_hold = problem.may_hold.copy()
+        unit, asked = demand_unit(problem.demand), problem.count * problem.demand
+        self._least_overload, self._overload_bound = least_overload_of_jobs(
+            problem.supply, unit, asked, problem.homeless
+        )
+        self._random = np.random.default_rng(session.seed)
+        self._sampler = NeighbourhoodSampler(problem, relaxed, self._random)
+        self._size = {
+            kind: float(size)
+            for kind, size in parameters.PARAMETERS.neighbourhood_sizes.items()
+            if relaxed is not None or kind != "relaxed"
+        }
+
+    def set_incumbent(self, solution: Solution, refused: Bools) -> None:
+        """Continue from a solution whose transfers exist, without copies that were refused."""
+        self.solution = solution
+        self._may_hold &= ~refused
+
+    def iterations(self, reserve: float) -> Iterator[bool]:
+        """Yield after each neighbourhood whether the solution improved, until too many have not.
+
+        MIPs end when `reserve` seconds are left.
+        """
+        idle = 0
+        while idle < parameters.PARAMETERS.max_idle_neighbourhoods:
+            often = np.array(
+                [parameters.PARAMETERS.neighbourhood_weights[kind] for kind in self._size]
+            )
+            kind = str(self._random.choice(list(self._size), p=often / often.sum()))
+            drawn = kind if self.problem.dataset_classes else "regions"
+            neighbourhood = self._sampler.draw(
+                drawn, self._size[drawn], self.solution, self._may_hold
+            )
+            seconds = max(0.0, self.session.remaining() - reserve)
+            better, solved = self._solve(
+                neighbourhood, min(parameters.PARAMETERS.neighbourhood_max_s, seconds)
+            )
+            self._size[kind] = float(
+                np.clip(
+                    self._size[kind] * (1.15 if solved else 0.7),
+                    parameters.PARAMETERS.min_neighbourhood_size,
+                    parameters.PARAMETERS.max_neighbourhood_size,
+                )
+            )
+            idle = 0 if better or solved else idle + 1
+            yield better
+
+    def recombine(self, replicas: Bools, seconds: float) -> bool:
+        """MIP recombination with other replicas (dataset classes, regions); return if it improved.
+
+        All in which the two differ is free; each dataset class may be placed as in either parent or
+        as today, so the MIP stays small (RINS, crossover).
+        """
+        if not self.problem.dataset_classes:
+            return False
+        return self._reoptimise_all(
+            self._sampler.some_datasets(
+                self.solution, self._may_hold, replicas.astype(np.float64), np.inf
+            ),
+            seconds,
+        )
+
+    def solve_restricted(self, replicas: Bools, seconds: float) -> Solution | None:
+        """Restricted MIP: all homes, and replicas among these (dataset classes, regions).
+
+        None without a solution in time. The incumbent's replicas are not added, as they are of no
+        use where both are far apart. If no remote reads are to be saved, overload is penalised
+        instead of bounded, as whole jobs may not fit where fractions do: the result need not
+        improve on the incumbent, but is near solutions that do.
+        """
+        neighbourhood = self._sampler.restricted_to(replicas)
+        over = self.solution.objective(self.problem)[0]
+        priced = neighbourhood.least_reads or not over
+        return self._solve_mip(neighbourhood, seconds, None if priced else over)[0]
+
+    def reoptimise_homes(self, seconds: float) -> bool:
+        """Fix and optimise: all homes beside fixed replicas; return whether the solution improved.
+
+        Few possible homes are left then, so the MIP is soon solved.
+        """
+        return self._reoptimise_all(self._sampler.restricted_to(self.solution.replicas), seconds)
+
+    def _reoptimise_all(self, neighbourhood: Neighbourhood, seconds: float) -> bool:
+        """Return whether a neighbourhood of all homes improved the solution.
+
+        If the solution exceeds the least overload, that least is tried first, in half of the time:
+        such MIPs are soon solved or infeasible.
+        """
+        until = self.session.remaining() - seconds
+        over = self.solution.objective(self.problem)[0] > self._overload_bound
+        if over and self._solve(neighbourhood, seconds / 2, self._overload_bound)[0]:
+            return True
+        return self._solve(neighbourhood, self.session.remaining() - until)[0]
+
+    def _solve(
+        self, neighbourhood: Neighbourhood, seconds: float, most: int | None = None
+    ) -> tuple[bool, bool]:
+        """Return whether a neighbourhood improved the solution, and whether its MIP was solved.
+
+        `most`: bound on overload in milli-GPU, None for that of the solution.
+        """
+        before = self.solution.objective(self.problem)
+        found, solved = self._solve_mip(neighbourhood, seconds, before[0] if most is None else most)
+        if found is None or found.objective(self.problem) >= before:
+            return False, solved
+        self.solution = found
+        return True, solved
+
+    def _solve_mip(
+        self, neighbourhood: Neighbourhood, seconds: float, most: int | None
+    ) -> tuple[Solution | None, bool]:
+        """Return the solution of a neighbourhood's MIP, and whether it was solved to the gap.
+
+        Warm-started by the incumbent where that is feasible.
+        `most`: bound on overload in milli-GPU, None to penalise it instead.
+        """
+        problem = self.problem
+        solution = self.solution
+        before = self.solution.objective(self.problem)
+        if seconds <= 0:
+            return None, False
+        at_least_overload = most is not None and most <= self._overload_bound
+        held = NeighbourhoodMip(
+            problem,
+            neighbourhood,
+            solution,
+            (),
+            self._least_overload if at_least_overload else None,
+        )
+        model = held.model
+        paid = 0.0
+        for (name, worth), value in zip(
+            parameters.PARAMETERS.term_weights.items(), before, strict=True
+        ):
+            if at_least_overload and name == "overload":
+                continue
+            paid += worth * value
+            arrays = model.arrays(name)
+            used = np.flatnonzero(arrays.cost)
+            model.term(
+                "all",
+                used,
+                worth * arrays.cost[used],
+                sense="min",
+                constant=worth * arrays.constant,
+            )
+        if not before[0]:
+            model.hold("remote_reads", before[1], HOLD_SLACK)
+        if most is not None:
+            model.hold("overload", most, HOLD_SLACK)
+        # The gap is one of copies: other terms, often as they are, would make it wide.
+        gap = parameters.PARAMETERS.neighbourhood_gap_rel * max(
+            SHARPNESS, before[2] / paid if paid else 1.0
+        )
+        closed = neighbourhood.dataset_classes[:, None] & ~neighbourhood.holds
+        begins = most is not None and before[0] <= most and not (solution.replicas & closed).any()
+        point = held.point(solution) if begins else None
+        outcome = self.session.optimise(model.arrays("all"), most=seconds, gap=gap, start=point)
+        if outcome is None or outcome.values is None:
+            return None, False
+        return held.solution(outcome.values).without_idle_copies(
+            problem
+        ), outcome.status == "optimal"
+
 
 # Transfer scheduling of a solution, and repair where links refuse a copy.
 
@@ -207,9 +565,6 @@ class Incumbent:
         search = self.search_from(best)
         search.recombine(other.replicas, seconds)
         return search.solution
-
-
-# Large-neighbourhood search within the time, which reports an incumbent now and then.
 
 
 def search_neighbourhoods(

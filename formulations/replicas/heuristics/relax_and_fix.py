@@ -30,8 +30,7 @@ from placewright.formulations.replicas.problem.compile import (
     least_remote_reads,
     restrict_to_values,
 )
-from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.problem.problem import Problem, Solution
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, SolveOptions
 
@@ -238,9 +237,6 @@ class _RelaxAndFix:
         point = integer_program.relaxation.replicas(outcome.values)
         self.copied = self._allowed & (point > 0.5)
         return outcome.objective
-
-
-# Restricted MIPs over the replicas that relax and fix finds, recombined with the incumbent.
 
 
 def search_restricted(

@@ -22,10 +22,10 @@ from placewright.formulations.replicas.problem.problem import (
     HOMELESS,
     LeastOverload,
     Problem,
+    Solution,
     demand_unit,
     overload_pieces,
 )
-from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.solver import Arrays, Model, Status
 from placewright.topology.units import WHOLE_GPU
@@ -383,9 +383,6 @@ class NeighbourhoodMip:
         model.add(rows, most, -1.0)
         w, r, _ = self._at
         model.add(rows[r], self._n, 1000.0 * problem.demand[w] / supply[r])
-
-
-# The MIP of all terms, minimised lexicographically, for small problems.
 
 
 _LAST = ("imbalance", "hottest")

@@ -429,9 +429,6 @@ def _imbalance(aggregate: AggregateProblem, model: Model, replica: Ints) -> None
     model.add(rows, beyond, -1.0)
 
 
-# Solution of an LP relaxation: a certified bound by weak duality, a point, and dual prices.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RelaxationResult:
     """Result of an LP relaxation: a certified bound, a primal point, and dual prices.

@@ -20,8 +20,6 @@ from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.problem.problem import HOMELESS, Problem, dense_ids
 from placewright.instances.documents.round import Round
 
-# Aggregation of a round into job classes and dataset classes.
-
 
 def compile_replicas(round_: Round) -> Problem:
     """Return the problem of a round of policy `replicas`."""

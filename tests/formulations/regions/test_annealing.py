@@ -23,8 +23,7 @@ from placewright.formulations.replicas.heuristics.annealing_kernel import (
 )
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import Problem, overload_of
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.problem.problem import Problem, Solution, overload_of
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess

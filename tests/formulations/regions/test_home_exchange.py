@@ -14,8 +14,7 @@ from placewright.formulations.replicas.heuristics.greedy import (
 )
 from placewright.formulations.replicas.heuristics.incumbent import repair_transfers
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import Problem
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.problem.problem import Problem, Solution
 from placewright.instances.generators.geo import MixName, generate
 from tests.formulations.regions import geo_tiny
 

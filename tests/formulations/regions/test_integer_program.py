@@ -12,7 +12,7 @@ from examples import by_night, examples
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.bounds import prove as bounding
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
-from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
+from placewright.formulations.replicas.heuristics.incumbent import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.heuristics.relax_and_fix import relax_and_fix
 from placewright.formulations.replicas.models.mip import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import RelaxationResult, build_relaxation
@@ -23,8 +23,7 @@ from placewright.formulations.replicas.problem.compile import (
     largest_datasets,
     restrict_to_values,
 )
-from placewright.formulations.replicas.problem.problem import DATA_SUM
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.problem.problem import DATA_SUM, Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import Arrays, InProcess, Limits, Outcome, SolveOptions, Status

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placewright.array_types import Ints
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
-from placewright.formulations.replicas.heuristics.lns import LargeNeighbourhoodSearch
+from placewright.formulations.replicas.heuristics.incumbent import LargeNeighbourhoodSearch
 from placewright.formulations.replicas.problem.compile import compile_replicas
 from placewright.formulations.replicas.problem.problem import (
     least_overload,

@@ -13,9 +13,8 @@ from placewright.formulations.replicas import parameters, run
 from placewright.formulations.replicas.heuristics import annealing, relax_and_fix
 from placewright.formulations.replicas.heuristics.incumbent import Incumbent
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import Problem
+from placewright.formulations.replicas.problem.problem import Problem, Solution
 from placewright.formulations.replicas.run import ReplicaSearch
-from placewright.formulations.replicas.solution import Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.rounds import solve_round

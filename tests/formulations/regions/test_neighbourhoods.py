@@ -12,13 +12,12 @@ from formulation_parameters import set_parameters
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing import Annealing
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
-from placewright.formulations.replicas.heuristics.lns import (
+from placewright.formulations.replicas.heuristics.incumbent import (
     LargeNeighbourhoodSearch,
     NeighbourhoodSampler,
 )
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import Problem, term_values
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.problem.problem import Problem, Solution, term_values
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess

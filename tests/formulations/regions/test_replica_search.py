@@ -12,8 +12,7 @@ from placewright.formulations.replicas import parameters, run
 from placewright.formulations.replicas.heuristics.greedy import drop_idle_replicas, greedy_solution
 from placewright.formulations.replicas.models.mip import is_small
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import term_values
-from placewright.formulations.replicas.solution import Solution
+from placewright.formulations.replicas.problem.problem import Solution, term_values
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
