@@ -27,10 +27,6 @@ class Parameters:
     max_option_job_classes: int = 200
     # Stages processed at a time: about as many as a core's own cache holds.
     period_chunk_values: int = 1 << 16
-    # Priorities of running jobs, the lowest ones, that may be preempted, one after the other.
-    num_preemption_levels: int = 4
-    # Set packings, each with the rows tightened where groups of the one before found no place.
-    max_packings: int = 4
     # Multisets of classes up to which all columns are enumerated.
     max_enumerated_columns: int = 50_000
     # Multisets of classes from which template columns are generated, if templates are few.

@@ -1,10 +1,8 @@
-"""The interleaving formulation: groups by set packing, placed as gangs; bounds by the same packing.
+"""The interleaving formulation: set packing chooses groups, which are placed as gangs.
 
 Exact for which jobs share GPUs, at which offsets and with which CPU and memory, as far as rows say
 what fits on hosts (`problem/capacity.py`); where groups lie is decided by the gang formulation
-afterwards. If not all of them find a place, rows are tightened to what did, and the jobs grouped
-anew. Where nobody can share GPUs, the gang formulation decides it all
-(`models.py`).
+afterwards. Where nobody can share GPUs, the gang formulation decides it all (`models.py`).
 
 References
 ----------
@@ -14,9 +12,14 @@ exactly here, where the paper matches greedily.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from operator import add
+
+import numpy as np
 
 from placewright.formulations.common.phases import (
     Phase,
@@ -25,11 +28,7 @@ from placewright.formulations.common.phases import (
     leaving_out,
     run_phases,
 )
-from placewright.formulations.common.priority_classes import classes_by_term
-from placewright.formulations.interleaving.heuristics import (
-    PackingSearch,
-    staying,
-)
+from placewright.formulations.common.priority_classes import classes_by_term, classes_close_enough
 from placewright.formulations.interleaving.models import (
     GangRound,
     OneArrival,
@@ -39,24 +38,178 @@ from placewright.formulations.interleaving.models import (
     options_alone,
     solve_without_sharing,
 )
+from placewright.formulations.interleaving.placement import groups_beyond_budget
 from placewright.formulations.interleaving.problem.capacity import amounts_held, quota_left
 from placewright.formulations.interleaving.problem.compile import (
     OBJECTIVES,
     Interleaving,
     compile_interleaving,
     job_groups_of,
+    kept_values,
+    may_form,
+)
+from placewright.formulations.interleaving.problem.packing_problem import (
+    Grouping,
+    GroupingBound,
+    PackingProblem,
+    grouped_jobs,
 )
 from placewright.formulations.interleaving.problem.sharing import (
     TERM,
     jobs_of_class,
     priority_classes,
 )
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.interleaving.set_packing.solve import (
+    bound_by_class,
+    solve_by_class,
+    solve_set_packing,
+)
+from placewright.formulations.plan_messages import Bound, Candidate, Group
 from placewright.formulations.session import Session
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.round import Round
 from placewright.topology.units import MILLION
+
+
+class PackingSearch:
+    """Set packing chooses groups, a gang round places them; running jobs stay, or may move."""
+
+    def __init__(self, problem: Interleaving, session: Session) -> None:
+        self._session = session
+        self._problem = problem
+        round_ = problem.round
+        self._staying = staying(self._problem)
+        self._terms = problem.priorities.terms
+        kept = [kept_values(problem, job_group) for job_group in self._staying]
+        self._constant = [sum(one[k] for one in kept) for k in range(len(self._terms))]
+        self._proofs: list[GroupingBound] = []
+        running = [round_.jobs[j].running is not None for j in self._problem.of_class]
+        # The gang formulation decides which jobs to preempt, within its rules.
+        self._packing = replace(self._problem.packing, must_cover=np.array(running, dtype=bool))
+        self._holds = (("disruption", 0),) if round_.policy.terms[0] == "disruption" else ()
+
+    def steps(self) -> Iterator[Candidate | Bound]:
+        """Yield plans and bounds, first of plans without preemption."""
+        packing = self._problem.packing
+        exact = bool((self._packing.must_cover == packing.must_cover).all())
+        yield from self._search(self._packing, proves=exact)
+        if not exact and not self._finished():
+            yield from self._search(packing, proves=True)
+
+    def _finished(self) -> bool:
+        """Whether the best plan is close enough, or time is up."""
+        session, classes = self._session, self._problem.priorities.classes
+        first = self._problem.round.policy.terms[0]
+        if session.best is None or first != self._problem.objective:
+            enough = False
+        elif classes:
+            by_term = dict(zip(self._terms, classes, strict=True))
+            enough = classes_close_enough(session, session.best, by_term)
+        else:
+            enough = session.close_enough(session.best[first])
+        return enough or session.proven or session.expired()
+
+    def bounds(self) -> Iterator[Bound]:
+        """Yield the bounds of the set packing alone."""
+        if self._problem.priorities.classes:
+            yield from self.class_bounds(0)
+            return
+        for found in solve_set_packing(self._problem.packing, self._session):
+            if isinstance(found, GroupingBound):
+                yield self._bound(found)
+
+    def _search(self, packing: PackingProblem, *, proves: bool) -> Iterator[Candidate | Bound]:
+        """Yield plans, and bounds of the packing if it `proves` any."""
+        best: Grouping | None = None
+        for found in solve_by_class(packing, self._session):
+            if isinstance(found, Grouping):
+                best = found
+            elif proves:
+                yield self._bound(found)
+        if best is not None and not self._finished():
+            yield from self._place_as_gangs(best)
+
+    def class_bounds(self, first: int) -> Iterator[Bound]:
+        """Yield bounds of the classes from one on, those before each at the best plan's values."""
+        best, known = self._session.best, self._session.best_known
+        if best is None or known.proven:
+            return
+        weighted = [found for found in self._proofs if not found.held and found.class_weights[1:]]
+        yield from map(self._bound, weighted)
+        if weighted:
+            return
+        unproven = [
+            k
+            for k, term in enumerate(self._terms[first:], first)
+            if known.bounds.get(term) != best[term]
+        ]
+        reached = self._reached(best)
+        for found in bound_by_class(self._problem.packing, reached, self._session, unproven):
+            yield self._bound(found)
+
+    def _bound(self, found: GroupingBound) -> Bound:
+        """Return the bound of a class, the higher ones held; see `GroupingBound.of_class`."""
+        self._proofs.append(found)
+        k, terms, best = len(found.class_weights) - 1, self._terms, self._session.best
+        held = found.held if best is None or found.held or not k else self._reached(best)[:k]
+        value = float(found.of_class(held) + self._constant[k])
+        reached = zip(terms, map(add, held, self._constant), strict=False)
+        return Bound(terms[k], value, (*self._holds, *reached), found.certified)
+
+    def _reached(self, best: Mapping[str, int]) -> list[int]:
+        """Return the values of a plan by class, without what stays."""
+        return [best[term] - more for term, more in zip(self._terms, self._constant, strict=True)]
+
+    def _place_as_gangs(self, grouping: Grouping) -> Iterator[Candidate]:
+        """Yield plans of the groups as gangs."""
+        problem = self._problem
+        gangs = self._gangs_within_budget(
+            grouped_jobs(grouping, problem.of_class, problem.class_of_job)
+        )
+        for found in inner_plans(gangs.round, self._session, gangs.compile()):
+            lifted = gangs.lift(found)
+            if lifted is not None:
+                yield lifted
+
+    def _gangs_within_budget(self, sets: Sequence[tuple[int, ...]]) -> GangRound:
+        """Return the groups as gangs; of those that would move too many jobs, members part."""
+        problem, left = self._problem, list(sets)
+        while True:
+            others = self._running_without_group(set().union(*left))
+            gangs = build_gang_round(problem, job_groups_of(problem, left + others), self._staying)
+            beyond = groups_beyond_budget(problem, gangs.job_groups, gangs.anchors)
+            if not beyond:
+                return gangs
+            parting = {gangs.job_groups[number].members for number in beyond}
+            kept = [mine for mine in left if tuple(sorted(mine)) not in parting]
+            if len(kept) == len(left):
+                # Others have to move for these: then no running job joins a group.
+                kept = [mine for mine in left if problem.colocated.keys().isdisjoint(mine)]
+            gone = set().union(*left).difference(*kept) - problem.colocated.keys()
+            left = kept + [(j,) for j in sorted(gone)]
+
+    def _running_without_group(self, chosen: Collection[int]) -> list[tuple[int, ...]]:
+        """Return running jobs in no column, by place, for the gang round to preempt."""
+        problem = self._problem
+        left: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+        for position, j in enumerate(problem.jobs):
+            if j in problem.colocated and j not in chosen:
+                left[problem.colocated[j]].append(position)
+        sets: list[tuple[int, ...]] = []
+        for place, positions in left.items():
+            mates = tuple(problem.jobs[position] for position in positions)
+            classes = np.array(positions, dtype=np.int64)
+            if len(mates) == 1 or mates == place or may_form(problem.packing, classes):
+                sets.append(mates)
+            else:
+                sets += [(j,) for j in mates]
+        return sets
+
+
+def staying(problem: Interleaving) -> list[Group]:
+    """Return the jobs that stay, as job groups."""
+    return job_groups_of(problem, {problem.colocated[j] for j in problem.stays})
 
 
 class _Run(SearchState):
@@ -127,18 +280,18 @@ def _place_one_arrival(state: _Run) -> Iterator[Candidate | Bound]:
 
 def _pack_pending(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield plans by set packing of pending jobs, beside running ones that stay."""
-    search = PackingSearch(state.fixed, state.free, state.session)
+    search = PackingSearch(state.fixed, state.session)
     yield from (step for step in search.steps() if isinstance(step, Candidate))
 
 
 def _bound_packing(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield bounds of the set packing of all jobs."""
-    yield from PackingSearch(state.free, state.free, state.session).bounds()
+    yield from PackingSearch(state.free, state.session).bounds()
 
 
 def _pack_all(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield plans and bounds by set packing of all jobs, running ones too."""
-    search = PackingSearch(state.free, state.free, state.session)
+    search = PackingSearch(state.free, state.session)
     yield from search.steps()
     if state.free.priorities.classes:
         yield from search.class_bounds(1)
