@@ -55,6 +55,7 @@ def routings(
     attempt routes relayed copies last, since they use budgets twice. Links without residual budget
     cost more in each attempt.
     """
+    tuning = parameters.PARAMETERS
     wanted = set(creates)
     kept = {copy: parts for copy, parts in known.items() if copy in wanted}
     order = [*kept, *(copy for copy in creates if copy not in kept)]
@@ -65,7 +66,7 @@ def routings(
     congestion_cost = np.zeros(wan.budget.shape)
     large = sorted(creates, key=lambda copy: -int(wan.size[copy[0]]))
     least, order = UNLIMITED, list(creates)
-    for attempt in range(parameters.PARAMETERS.num_congestion_attempts):
+    for attempt in range(tuning.num_congestion_attempts):
         tried = (list(creates), large, order)[min(attempt // 2, 2)]
         routed, residual = _route(
             wan, tried, drops, congestion_cost, {}, out_of_time, relays_last=attempt % 2 == 1
@@ -74,9 +75,7 @@ def routings(
         blocked = [copy for copy in tried if copy not in routed]
         if not blocked or out_of_time():
             return
-        congestion_cost += parameters.PARAMETERS.congestion_cost * (
-            (residual == 0) & (wan.budget > 0)
-        )
+        congestion_cost += tuning.congestion_cost * ((residual == 0) & (wan.budget > 0))
         if total_gib(wan, blocked) < least:
             least = total_gib(wan, blocked)
             order = blocked + [copy for copy in tried if copy in routed]
@@ -188,13 +187,12 @@ class _FreeStorage:
 
 def _source_cost(wan: Wan, dataset: int, drops: Sequence[Replica]) -> Floats:
     """Return the cost of reading a dataset in each region, infinite without one (regions,)."""
+    tuning = parameters.PARAMETERS
     entry = np.where(complete_in(wan, dataset), 0.0, np.inf)
-    entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += (
-        parameters.PARAMETERS.planned_source_cost
-    )
+    entry[~wan.holds[dataset] & (wan.ready[dataset] > wan.round.now)] += tuning.planned_source_cost
     for other, region in drops:
         if other == dataset:
-            entry[region] += parameters.PARAMETERS.dropped_source_cost
+            entry[region] += tuning.dropped_source_cost
     return entry
 
 

@@ -140,21 +140,19 @@ class _DisplacementGreedy:
 
     def _evict_from_host(self, shape: int, count: int, left: list[JobPlacement]) -> int | None:
         """Return a host that fits the tasks once smaller jobs, added to `left`, are stopped."""
+        tuning = parameters.PARAMETERS
         problem, placement = self._problem, self.placement
         rank = int(problem.shape_rank[shape])
         asked = count * int(problem.shape_gpu[shape]) // WHOLE_GPU
         hosts_open = np.flatnonzero(problem.shape_hosts[shape] & (placement.least_rank <= rank))
         most = placement.whole[hosts_open] + self._preemptible_gpus[hosts_open]
-        hosts_open = hosts_open[
-            np.argsort(-most, kind="stable")[: parameters.PARAMETERS.max_displacement_hosts]
-        ]
+        hosts_open = hosts_open[np.argsort(-most, kind="stable")[: tuning.max_displacement_hosts]]
         found = []
         for host in hosts_open.tolist():
             victims = self._victims(host, asked - int(placement.whole[host]), rank)
             if victims is not None:
                 cost = sum(
-                    self._gpus[j]
-                    * (parameters.PARAMETERS.must_run_victim_factor if self._must(j) else 1)
+                    self._gpus[j] * (tuning.must_run_victim_factor if self._must(j) else 1)
                     for j in victims
                 )
                 found.append((cost, host, victims))

@@ -72,12 +72,11 @@ def core_search(
     They violate no demand-bound row, if time has allowed. The choice that is `known`
     (jobs,) keeps what must be kept.
     """
+    tuning = parameters.PARAMETERS
     keeps_promises = master.objective.min_kept > 0 or bool(master.must.any())
-    attempts = [(number, False) for number in parameters.PARAMETERS.core_sizes_jobs]
+    attempts = [(number, False) for number in tuning.core_sizes_jobs]
     # With all others at their best maybe nothing keeps what must be kept; then from `known`.
-    attempts += [
-        (number, True) for number in parameters.PARAMETERS.core_sizes_jobs if keeps_promises
-    ]
+    attempts += [(number, True) for number in tuning.core_sizes_jobs if keeps_promises]
     best: Ints | None = None
     for number, from_incumbent in attempts:
         if from_incumbent and best is None:
@@ -330,6 +329,7 @@ class MasterSubproblem(SearchState):
 
     def _solve_master(self, master: MasterLp) -> Iterator[Schedule | UpperBound]:
         """Solve the master, yield bounds of what it allows, and schedules of its selections."""
+        tuning = parameters.PARAMETERS
         solution = master.solve(self.session)
         if solution is None:
             return
@@ -347,16 +347,14 @@ class MasterSubproblem(SearchState):
                 self.problem,
                 selection.alternative,
                 self.session,
-                seconds=parameters.PARAMETERS.feasibility_mip_seconds,
+                seconds=tuning.feasibility_mip_seconds,
             )
             found = feasibility.schedule
             if found is None:
                 alternatives = np.union1d(selection.alternative, self.best.alternative)
                 alternatives = alternatives[alternatives != NONE]
                 seconds = (
-                    parameters.PARAMETERS.restricted_mip_seconds
-                    if self.broken
-                    else parameters.PARAMETERS.feasibility_mip_seconds
+                    tuning.restricted_mip_seconds if self.broken else tuning.feasibility_mip_seconds
                 )
                 found = choose_alternatives(
                     self.problem, alternatives, self.best, self.session, seconds=seconds

@@ -443,13 +443,13 @@ def solve_integrated(
     An optimum is a plan of the current lease, whose promises are yet to be written down, and the
     schedule that keeps them. Nothing is yielded where the round is too large.
     """
+    tuning = parameters.PARAMETERS
     terms = admission.round.policy.terms
     gangs = compile_gangs(admission, ("value", *(t for t in terms if t in PLACES[1:])))
     leases = admission.problem.alternatives * admission.problem.horizon
     if (
         gangs.problem.labels
-        or num_task_variables(gangs.problem) + 2 * leases
-        > parameters.PARAMETERS.max_integrated_columns
+        or num_task_variables(gangs.problem) + 2 * leases > tuning.max_integrated_columns
     ):
         return
     integrated = IntegratedModel(admission, gangs)
@@ -462,9 +462,7 @@ def solve_integrated(
         if term == BROKEN and not admission.problem.loss.any():
             continue
         arrays = integrated.model.arrays(term)
-        outcome = session.optimise(
-            arrays, share=parameters.PARAMETERS.integrated_term_share, gap=0.0, start=start
-        )
+        outcome = session.optimise(arrays, share=tuning.integrated_term_share, gap=0.0, start=start)
         if outcome is None:
             return
         bound = outcome.bound

@@ -214,11 +214,12 @@ def generate(
     `start`: columns to begin with, each class on its own among them. `reserve`: seconds to leave
     before the deadline.
     """
+    tuning = parameters.PARAMETERS
     rng = np.random.default_rng(session.seed)
     columns, last = start, 0.0
     solution: MasterSolution | None = None
     best: _PricingRound | None = None
-    smoothing, rounds_without_gain = parameters.PARAMETERS.dual_smoothing_share, 0
+    smoothing, rounds_without_gain = tuning.dual_smoothing_share, 0
     group_limit = max(int(max_groups(packing).sum()), 1)
     zero_prices = rounded_prices(packing, np.zeros(packing.classes), np.zeros(len(packing.limit)))
     if zero_prices is not None:
@@ -228,7 +229,7 @@ def generate(
                 packing,
                 zero_prices,
                 0,
-                parameters.PARAMETERS.max_first_pricing_nodes,
+                tuning.max_first_pricing_nodes,
                 session,
                 reserve,
             ).bound,
@@ -243,15 +244,10 @@ def generate(
         master_prices = rounded_prices(packing, solution.job, solution.row)
         if prices is None or master_prices is None:
             break
-        tolerance = int(
-            parameters.PARAMETERS.pricing_tolerance_rel
-            * solution.value
-            / group_limit
-            * prices.scale
-        )
+        tolerance = int(tuning.pricing_tolerance_rel * solution.value / group_limit * prices.scale)
         used = columns.take(solution.values > 0)
         entering = price_neighbours(packing, prices, used, tolerance, rng)
-        stalled = solution.value <= last * (1 + parameters.PARAMETERS.stall_gain_rel)
+        stalled = solution.value <= last * (1 + tuning.stall_gain_rel)
         last = solution.value
         if stalled or (best is None and session.expired(2 * reserve)):
             repaired = _repair_prices(packing, prices, entering, tolerance)
@@ -261,7 +257,7 @@ def generate(
                 packing,
                 repaired,
                 tolerance,
-                parameters.PARAMETERS.max_pricing_nodes,
+                tuning.max_pricing_nodes,
                 session,
                 reserve,
             )
@@ -269,23 +265,19 @@ def generate(
             rounds_without_gain += 1
             if best is None or pricing_round.bound < best.bound:
                 if best is None or pricing_round.bound < best.bound * (
-                    1 - parameters.PARAMETERS.pricing_tolerance_rel
+                    1 - tuning.pricing_tolerance_rel
                 ):
                     rounds_without_gain = 0
                 best = pricing_round
                 yield GroupingBound(best.bound, certified=True)
             if (
-                best.bound <= solution.value * (1 + parameters.PARAMETERS.close_gap_rel)
-                or rounds_without_gain > parameters.PARAMETERS.max_iterations_without_gain
+                best.bound <= solution.value * (1 + tuning.close_gap_rel)
+                or rounds_without_gain > tuning.max_iterations_without_gain
             ):
                 break
         gain = master_prices.reduced_cost(packing, entering.members, entering.value)
         # Where nothing pays at the relaxation's own prices, the next look is nearer to them.
-        smoothing = (
-            parameters.PARAMETERS.dual_smoothing_share
-            if (gain > tolerance).any()
-            else smoothing / 2
-        )
+        smoothing = tuning.dual_smoothing_share if (gain > tolerance).any() else smoothing / 2
         gain = prices.reduced_cost(packing, entering.members, entering.value)
         entering = entering.take(select_entering(entering, gain, packing.classes))
         columns = concatenate(retained_columns(packing, solution, master_prices), entering)

@@ -184,6 +184,7 @@ class ClassTree:
 
 def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> ClassTree:
     """Return the class tree of a bucket with at least one class that has a job."""
+    tuning = parameters.PARAMETERS
     classes = np.flatnonzero((packing.bucket == bucket) & (packing.count > 0))
     own = packing.stages[classes].sum(axis=1)
     typical = float(own.mean())
@@ -192,7 +193,7 @@ def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> Cl
     unit = max(float(value.mean()), 1.0) / typical
     net = value / (2 * typical) - prices.member[classes] / prices.scale
     measures = np.column_stack(
-        [packing.stages[classes] / typical, parameters.PARAMETERS.net_value_weight * net / unit]
+        [packing.stages[classes] / typical, tuning.net_value_weight * net / unit]
     )
     left, right, parts, widths = _split_recursively(measures)
     order = np.concatenate(parts)
@@ -207,13 +208,11 @@ def build_class_tree(packing: PackingProblem, prices: Prices, bucket: int) -> Cl
     # No period is below a member's own stages.
     factor = min(packing.rules.contention) / MILLION
     first = max(int(own.min() * factor * 0.999), 1)
-    last = max(
-        first + 1, int(parameters.PARAMETERS.max_period_ratio * packing.iteration[classes].max())
-    )
+    last = max(first + 1, int(tuning.max_period_ratio * packing.iteration[classes].max()))
     length = max(
         min(
-            parameters.PARAMETERS.max_grid_periods,
-            parameters.PARAMETERS.max_grid_entries // len(parts),
+            tuning.max_grid_periods,
+            tuning.max_grid_entries // len(parts),
         ),
         2,
     )

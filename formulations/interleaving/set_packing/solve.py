@@ -268,17 +268,14 @@ def solve_by_templates(
 
     `profiles` are those of its packing problem.
     """
-    coarse = merge_weights(fine, parameters.PARAMETERS.num_template_classes)
+    tuning = parameters.PARAMETERS
+    coarse = merge_weights(fine, tuning.num_template_classes)
     columns, found_duals = generate_columns(coarse.packing, session)
     if found_duals is not None:
         duals = found_duals.divided(coarse.unit)
         bound = certified_bound(fine, coarse, Templates.of_problem(fine.packing, profiles), duals)
         yield GroupingBound(bound, certified=True)
-    gap = (
-        parameters.PARAMETERS.template_mip_gap_rel
-        if coarse is fine
-        else parameters.PARAMETERS.merged_template_mip_gap_rel
-    )
+    gap = tuning.template_mip_gap_rel if coarse is fine else tuning.merged_template_mip_gap_rel
     # Where most jobs have a class of their own, the best columns are hardly among those generated.
     mostly_distinct = 2 * fine.packing.classes > int(fine.packing.count.sum())
     for found in solve_restricted(
@@ -286,7 +283,7 @@ def solve_by_templates(
         columns,
         session,
         gap=gap,
-        seconds=parameters.PARAMETERS.template_mip_seconds,
+        seconds=tuning.template_mip_seconds,
     ):
         grouping = coarse.disaggregate(found)
         if mostly_distinct and found.source != "greedy":
@@ -476,23 +473,21 @@ def solve_set_packing(
 
 
 def _solve(packing: PackingProblem, session: Session) -> Iterator[Grouping | GroupingBound]:
+    tuning = parameters.PARAMETERS
     aggregated = merge_classes(packing)
-    if (
-        packing.peak.any()
-        and count_columns(aggregated.packing) > parameters.PARAMETERS.min_template_columns
-    ):
+    if packing.peak.any() and count_columns(aggregated.packing) > tuning.min_template_columns:
         # Prices leave peaks out, and without them more classes are alike.
         aggregated = merge_classes(replace(packing, peak=np.zeros_like(packing.peak)))
     profiles = Profiles.of_problem(aggregated.packing)
     number = count_columns(aggregated.packing)
     few_templates = profiles.templates <= min(
-        parameters.PARAMETERS.max_templates,
-        number // parameters.PARAMETERS.min_columns_per_template,
+        tuning.max_templates,
+        number // tuning.min_columns_per_template,
     )
-    if few_templates and number > parameters.PARAMETERS.min_template_columns:
+    if few_templates and number > tuning.min_template_columns:
         yield from solve_by_templates(aggregated, profiles, session)
         return
-    if number <= parameters.PARAMETERS.max_enumerated_columns:
+    if number <= tuning.max_enumerated_columns:
         search = solve_program(aggregated.packing, enumerate_columns(aggregated.packing), session)
     else:
         search = solve_by_column_generation(aggregated.packing, session)

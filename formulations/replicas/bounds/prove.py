@@ -394,15 +394,14 @@ def data_relaxation(
     Very large rounds are restricted to the largest datasets. None without a solver or time, of
     which it may take a share of what is left.
     """
+    tuning = parameters.PARAMETERS
     if is_large(aggregate):
         aggregate = restrict_to_datasets(
-            aggregate, largest_datasets(aggregate, parameters.PARAMETERS.restricted_datasets)
+            aggregate, largest_datasets(aggregate, tuning.restricted_datasets)
         )
-        share = parameters.PARAMETERS.restricted_time_share * share
+        share = tuning.restricted_time_share * share
     else:
-        aggregate = with_dataset_bounds(
-            aggregate, held, session, parameters.PARAMETERS.bounded_datasets
-        )
+        aggregate = with_dataset_bounds(aggregate, held, session, tuning.bounded_datasets)
     relaxation = build_relaxation(aggregate)
     arrays = relaxation.arrays(DATA_SUM, held)
     root = try_relaxation(arrays, session, share)
@@ -498,17 +497,16 @@ class _Targets:
 
     def largest_dataset_bounds(self) -> Iterator[Bound]:
         """Yield bounds of the data terms by the largest datasets alone, in very large rounds."""
+        tuning = parameters.PARAMETERS
         for term in self._data if is_large(self.aggregate) else ():
             if self._reached(term):
                 continue
             few, known = self._restricted(term), self._earlier_values(term)
-            few = restrict_to_datasets(
-                few, largest_datasets(few, parameters.PARAMETERS.restricted_datasets)
-            )
+            few = restrict_to_datasets(few, largest_datasets(few, tuning.restricted_datasets))
             found = try_relaxation(
                 build_relaxation(few).arrays(term, known),
                 self.session,
-                parameters.PARAMETERS.restricted_time_share,
+                tuning.restricted_time_share,
             )
             if found is not None:
                 yield Bound(term, found.bound, tuple(known.items()), certified=True)

@@ -279,16 +279,13 @@ class ReplicaTree:
 
         False if there are none: the goal is reached, or a node has no fractional copies.
         """
+        tuning = parameters.PARAMETERS
         aim = next(
-            (
-                a
-                for a in (goal * (1 - n) for n in parameters.PARAMETERS.tree_target_gaps_rel)
-                if a > self._best
-            ),
+            (a for a in (goal * (1 - n) for n in tuning.tree_target_gaps_rel) if a > self._best),
             goal,
         )
         chosen = self._best_nodes(goal, aim)
-        for node in self._solve_nodes(chosen, parameters.PARAMETERS.node_iterations, aim):
+        for node in self._solve_nodes(chosen, tuning.node_iterations, aim):
             heapq.heappush(self._nodes, node)
         self._best = max(self._best, min(self._nodes[0].bound, goal))
         return bool(chosen)
@@ -318,6 +315,7 @@ class ReplicaTree:
 
     def _split(self, node: Node, cutoff: float) -> list[Node]:
         """Return the children of a node, none if it has no fractional copies."""
+        tuning = parameters.PARAMETERS
         relaxation, fresh = self.relaxation, self.relaxation.aggregate.copyable
         first = self.branching_dataset()
         if not node.fixings and first is not None:
@@ -327,31 +325,27 @@ class ReplicaTree:
         doubt = np.minimum(copies, 1.0 - copies) * fresh
         total = doubt.sum(axis=1)
         asked = next(
-            (
-                p
-                for p in self._branching_datasets
-                if total[p] > parameters.PARAMETERS.min_fractionality
-            ),
+            (p for p in self._branching_datasets if total[p] > tuning.min_fractionality),
             None,
         )
         if asked is not None:
             return self._branch_on_regions(node, asked, doubt[asked])
         datasets = np.argsort(-relaxation.aggregate.wan.size * total, kind="stable")[
-            : parameters.PARAMETERS.branching_candidates
+            : tuning.branching_candidates
         ]
-        datasets = datasets[total[datasets] > parameters.PARAMETERS.min_fractionality]
+        datasets = datasets[total[datasets] > tuning.min_fractionality]
         if not datasets.size:
             return []
         answers = [self._branch_on_regions(node, p, doubt[p]) for p in datasets.tolist()]
         ends = iter(
             self._solve_nodes(
                 [end for each in answers for end in each],
-                parameters.PARAMETERS.branching_iterations,
+                tuning.branching_iterations,
                 cutoff,
             )
         )
         found = [[replace(next(ends), ready=False) for _ in each] for each in answers]
-        least = parameters.PARAMETERS.min_branching_gain_rel * max(1.0, node.bound)
+        least = tuning.min_branching_gain_rel * max(1.0, node.bound)
         sizes = [
             tree_growth_rate(np.array([end.bound - node.bound for end in each]).clip(least))
             for each in found

@@ -33,6 +33,7 @@ class Annealing:
 
     def run(self, session: Session, seconds: float) -> Solution:
         """Return the solution after a number of seconds or sweeps, whichever is sooner."""
+        tuning = parameters.PARAMETERS
         size, asks = self.problem.size[self.problem.size > 0], self._state.demand
         usual = float(np.median(size)) if size.size else 1.0
         price = usual / max(1.0, float(np.median(asks))) if asks.size else 0.0
@@ -41,25 +42,17 @@ class Annealing:
             sweep(
                 self._state,
                 self._random.permutation(asks.size),
-                parameters.PARAMETERS.compound_moves_per_sweep * self.problem.dataset_classes,
+                tuning.compound_moves_per_sweep * self.problem.dataset_classes,
                 usual
-                * parameters.PARAMETERS.initial_noise_sizes
-                * (
-                    parameters.PARAMETERS.final_noise_sizes
-                    / parameters.PARAMETERS.initial_noise_sizes
-                )
-                ** done,
+                * tuning.initial_noise_sizes
+                * (tuning.final_noise_sizes / tuning.initial_noise_sizes) ** done,
                 price
-                * parameters.PARAMETERS.initial_overload_price
-                * (
-                    parameters.PARAMETERS.final_overload_price
-                    / parameters.PARAMETERS.initial_overload_price
-                )
-                ** done,
+                * tuning.initial_overload_price
+                * (tuning.final_overload_price / tuning.initial_overload_price) ** done,
                 self._random,
             )
             number += 1
-            done = number / parameters.PARAMETERS.max_sweeps
+            done = number / tuning.max_sweeps
             if not session.deterministic and seconds > 0:
                 done = max(done, 1.0 - (session.remaining() - until) / seconds)
             elif session.expired(until):
@@ -81,6 +74,7 @@ class Annealing:
 
 def initial_state(problem: Problem, solution: Solution, may_hold: Bools) -> AnnealingState:
     """Return the state with every unit where a solution has it, and data only where it may be."""
+    tuning = parameters.PARAMETERS
     job_class, jobs, cells = _units(problem, solution)
     regions = problem.regions
     impossible = ~may_hold[problem.read_dataset_class]
@@ -90,7 +84,7 @@ def initial_state(problem: Problem, solution: Solution, may_hold: Bools) -> Anne
     np.add.at(
         remote_cost,
         problem.read_class,
-        impossible * problem.read_gib[:, None] * parameters.PARAMETERS.remote_read_weight,
+        impossible * problem.read_gib[:, None] * tuning.remote_read_weight,
     )
     first = np.searchsorted(problem.read_class, np.arange(problem.job_classes + 1))
     reads = (first[1:] - first[:-1])[job_class]
@@ -121,11 +115,9 @@ def initial_state(problem: Problem, solution: Solution, may_hold: Bools) -> Anne
         reader_count=np.zeros(problem.current.shape, dtype=np.int64),
         copy_count=np.zeros(problem.dataset_classes, dtype=np.int64),
         storage_left=(problem.storage - stays).astype(np.float64),
-        ingress_left=parameters.PARAMETERS.link_use_share * problem.incoming.astype(np.float64),
-        egress_left=np.append(
-            parameters.PARAMETERS.link_use_share * problem.outgoing.astype(np.float64), np.inf
-        ),
-        total_left=np.array([parameters.PARAMETERS.link_use_share * budget.sum()]),
+        ingress_left=tuning.link_use_share * problem.incoming.astype(np.float64),
+        egress_left=np.append(tuning.link_use_share * problem.outgoing.astype(np.float64), np.inf),
+        total_left=np.array([tuning.link_use_share * budget.sum()]),
         link_left=np.vstack([budget, np.full(regions, np.inf)]),
         data_cost=np.zeros(regions),
         moved_units=np.zeros_like(job_class),

@@ -245,25 +245,22 @@ class LargeNeighbourhoodSearch:
 
         MIPs end when `reserve` seconds are left.
         """
+        tuning = parameters.PARAMETERS
         idle = 0
-        while idle < parameters.PARAMETERS.max_idle_neighbourhoods:
-            often = np.array(
-                [parameters.PARAMETERS.neighbourhood_weights[kind] for kind in self._size]
-            )
+        while idle < tuning.max_idle_neighbourhoods:
+            often = np.array([tuning.neighbourhood_weights[kind] for kind in self._size])
             kind = str(self._random.choice(list(self._size), p=often / often.sum()))
             drawn = kind if self.problem.dataset_classes else "regions"
             neighbourhood = self._sampler.draw(
                 drawn, self._size[drawn], self.solution, self._may_hold
             )
             seconds = max(0.0, self.session.remaining() - reserve)
-            better, solved = self._solve(
-                neighbourhood, min(parameters.PARAMETERS.neighbourhood_max_s, seconds)
-            )
+            better, solved = self._solve(neighbourhood, min(tuning.neighbourhood_max_s, seconds))
             self._size[kind] = float(
                 np.clip(
                     self._size[kind] * (1.15 if solved else 0.7),
-                    parameters.PARAMETERS.min_neighbourhood_size,
-                    parameters.PARAMETERS.max_neighbourhood_size,
+                    tuning.min_neighbourhood_size,
+                    tuning.max_neighbourhood_size,
                 )
             )
             idle = 0 if better or solved else idle + 1
@@ -338,6 +335,7 @@ class LargeNeighbourhoodSearch:
         Warm-started by the incumbent where that is feasible.
         `most`: bound on overload in milli-GPU, None to penalise it instead.
         """
+        tuning = parameters.PARAMETERS
         problem = self.problem
         solution = self.solution
         before = self.solution.objective(self.problem)
@@ -353,9 +351,7 @@ class LargeNeighbourhoodSearch:
         )
         model = held.model
         paid = 0.0
-        for (name, worth), value in zip(
-            parameters.PARAMETERS.term_weights.items(), before, strict=True
-        ):
+        for (name, worth), value in zip(tuning.term_weights.items(), before, strict=True):
             if at_least_overload and name == "overload":
                 continue
             paid += worth * value
@@ -373,9 +369,7 @@ class LargeNeighbourhoodSearch:
         if most is not None:
             model.hold("overload", most, HOLD_SLACK)
         # The gap is one of copies: other terms, often as they are, would make it wide.
-        gap = parameters.PARAMETERS.neighbourhood_gap_rel * max(
-            SHARPNESS, before[2] / paid if paid else 1.0
-        )
+        gap = tuning.neighbourhood_gap_rel * max(SHARPNESS, before[2] / paid if paid else 1.0)
         closed = neighbourhood.dataset_classes[:, None] & ~neighbourhood.holds
         begins = most is not None and before[0] <= most and not (solution.replicas & closed).any()
         point = held.point(solution) if begins else None

@@ -125,6 +125,7 @@ def _chosen_copies(
     Those of the point or of small reduced cost, and those with a large fraction in the relaxation.
     None without a point when `end` seconds are left.
     """
+    tuning = parameters.PARAMETERS
     arrays = integer_program.relaxation.arrays("copies", holds)
     barred = np.zeros(arrays.columns, dtype=np.bool_)
     barred[
@@ -137,18 +138,15 @@ def _chosen_copies(
     aggregate = integer_program.relaxation.aggregate
     all_gib = float(aggregate.wan.size @ aggregate.copyable.sum(axis=1))
     fixing = _RelaxAndFix(session, integer_program, holds, allowed, end, arrays, root)
-    last = max(1, count_for_share(aggregate, parameters.PARAMETERS.integer_gib_share))
-    sizes = (
-        parameters.PARAMETERS.first_step_datasets * parameters.PARAMETERS.step_growth**step
-        for step in count()
-    )
+    last = max(1, count_for_share(aggregate, tuning.integer_gib_share))
+    sizes = (tuning.first_step_datasets * tuning.step_growth**step for step in count())
     numbers = [*takewhile(lambda number: number < last, sizes), last]
-    reached, least = None, parameters.PARAMETERS.free_reduced_costs_rel[0]
-    tries = 1 if holds["overload"] else parameters.PARAMETERS.first_step_tries
-    for number, beyond in enumerate(parameters.PARAMETERS.free_reduced_costs_rel):
+    reached, least = None, tuning.free_reduced_costs_rel[0]
+    tries = 1 if holds["overload"] else tuning.first_step_tries
+    for number, beyond in enumerate(tuning.free_reduced_costs_rel):
         if number >= tries and (reached is not None or not fixing.exhausted):
             break
-        most = all_gib if reached is None else reached * (1 - parameters.PARAMETERS.step_gap_rel)
+        most = all_gib if reached is None else reached * (1 - tuning.step_gap_rel)
         found = fixing.decide(numbers[0], beyond, most)
         if found is not None:
             reached, least = found, beyond
@@ -156,27 +154,22 @@ def _chosen_copies(
         return None
     settled = numbers[0]
     for number in numbers[1:]:
-        for beyond in sorted({least, max(least, parameters.PARAMETERS.free_reduced_costs_rel[1])}):
-            found = fixing.decide(
-                number, beyond, reached * parameters.PARAMETERS.step_max_growth, settled
-            )
+        for beyond in sorted({least, max(least, tuning.free_reduced_costs_rel[1])}):
+            found = fixing.decide(number, beyond, reached * tuning.step_max_growth, settled)
             if found is not None or not fixing.exhausted:
                 break
         if found is not None:
             reached, settled = found, number
     stays = largest_datasets(
-        aggregate, min(settled, count_for_share(aggregate, parameters.PARAMETERS.kept_gib_share))
+        aggregate, min(settled, count_for_share(aggregate, tuning.kept_gib_share))
     )[:, None]
-    free = fixing.free(max(parameters.PARAMETERS.open_reduced_cost_rel, least))
+    free = fixing.free(max(tuning.open_reduced_cost_rel, least))
     copies: Bools = np.where(stays, fixing.copied, fixing.copied | free)
     return (
         reached,
         copies,
         allowed
-        & (
-            integer_program.relaxation.copy_fractions(root.point)
-            > parameters.PARAMETERS.relaxed_min_fraction
-        ),
+        & (integer_program.relaxation.copy_fractions(root.point) > tuning.relaxed_min_fraction),
     )
 
 
@@ -214,6 +207,7 @@ class _RelaxAndFix:
         `large` and `kept`: number of datasets, largest first, that are integer, and that are fixed.
         `beyond`: as in `free`. `most`: objective cutoff in GiB.
         """
+        tuning = parameters.PARAMETERS
         self.exhausted = False
         left = self._session.remaining() - self._end
         if left <= 0:
@@ -224,15 +218,13 @@ class _RelaxAndFix:
         choice = Restriction(free, self.copied & stays, largest_datasets(aggregate, large))
         outcome = self._session.optimise(
             integer_program.arrays("copies", self._holds, choice),
-            most=parameters.PARAMETERS.step_time_share * left,
-            gap=parameters.PARAMETERS.step_gap_rel,
+            most=tuning.step_time_share * left,
+            gap=tuning.step_gap_rel,
             options=SolveOptions(cutoff=most),
         )
         if outcome is None or outcome.values is None:
             bound = None if outcome is None else outcome.bound
-            self.exhausted = bound is not None and bound >= most * (
-                1 - parameters.PARAMETERS.step_gap_rel
-            )
+            self.exhausted = bound is not None and bound >= most * (1 - tuning.step_gap_rel)
             return None
         point = integer_program.relaxation.replicas(outcome.values)
         self.copied = self._allowed & (point > 0.5)

@@ -89,6 +89,7 @@ class IntegerProgram:
         `numbers` (datasets,): copies of each in the relaxation; fractional ones are branched on
         first.
         """
+        tuning = parameters.PARAMETERS
         relaxation, aggregate = self.relaxation, self.relaxation.aggregate
         arrays = relaxation.arrays(term, holds, relax=False)
         order = np.zeros(arrays.columns, dtype=np.int64)
@@ -98,12 +99,8 @@ class IntegerProgram:
         some = np.flatnonzero(self.copied >= 0)
         order[self.copied[some]] = size[some]
         if numbers is not None:
-            is_fractional = (
-                np.abs(numbers - np.rint(numbers)) > parameters.PARAMETERS.number_fractionality
-            )
-            order[self.copied[is_fractional & (self.copied >= 0)]] *= (
-                parameters.PARAMETERS.number_priority_factor
-            )
+            is_fractional = np.abs(numbers - np.rint(numbers)) > tuning.number_fractionality
+            order[self.copied[is_fractional & (self.copied >= 0)]] *= tuning.number_priority_factor
         lower, upper, integer = arrays.lower.copy(), arrays.upper.copy(), arrays.integer.copy()
         integer[relaxation.replica[aggregate.present]] = False
         if choice is not None:
