@@ -118,6 +118,7 @@ MOVES: Mapping[str, Run] = {
     "gang/solve_by_sifting": _solved_at_once,
     "gang/stranded_lower_bound": partial(_returned, 0),
     "interleaving/dive": NONE,
+    "interleaving/insert_waiting": NONE,
     "interleaving/improve_by_exchange": SECOND,
     "interleaving/price_neighbours": _no_columns,
     "interleaving/solve_by_templates": _without_templates,
