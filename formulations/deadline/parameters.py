@@ -1,24 +1,17 @@
-"""Tuning parameters of the deadline formulation: sizes, times, shares of the time.
+"""Tuning parameters of the deadline formulation, read as `formulations/gang/parameters.py` says.
 
-`PARAMETERS` is the one instance in use. Functions read it when they are called, as
-`parameters.PARAMETERS.chunk_cells`, so that a test or an ablation can replace it
-(`dataclasses.replace`). None of these numbers decides whether a bound is valid.
+Names begin with `max_`, `min_` or `num_` or end with their unit: `_cells` (array entries),
+`_seconds`, `_share` (of the whole), `_rel` (relative to the value).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PARAMETERS", "Parameters"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Sizes, times, shares of the time, tolerances.
-
-    Names begin with `max_`, `min_` or `num_` or end with their unit: `_cells` (array entries),
-    `_seconds`, `_share` (of the whole), `_rel` (relative to the value).
-    """
+    """Sizes, times, shares of the time, tolerances."""
 
     # Array cells processed at a time where the whole array would be jobs by leases.
     chunk_cells: int = 1 << 20

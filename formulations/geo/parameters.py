@@ -1,16 +1,12 @@
-"""Tuning parameters of the geo formulation: sizes, shares of the time, gaps.
+"""Tuning parameters of the geo formulation, read as `formulations/gang/parameters.py` says.
 
-`PARAMETERS` is the one instance in use. Functions read it when they are called, so that a test or
-an ablation can replace it as a whole (`dataclasses.replace`). Counts begin with `max_` or `num_`;
-other names end with their unit: `_seconds`, `_share` (of the time left), `_rel` (relative). None of
-these numbers decides whether a bound is valid.
+Counts begin with `max_` or `num_`; other names end with their unit: `_seconds`, `_share` (of the
+time left), `_rel` (relative).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-__all__ = ["PARAMETERS", "Parameters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,4 @@
-"""Tuning parameters of the formulation of replicas: sizes, times, shares of the time.
-
-`PARAMETERS` is the one instance in use. Functions read it when they are called, as
-`parameters.PARAMETERS.max_sweeps`, so that a test or an ablation can replace it
-(`dataclasses.replace`). None of these numbers decides whether a bound is valid.
+"""Tuning parameters of the replicas, read as `formulations/gang/parameters.py` says.
 
 Shares are of time unless the name says otherwise; `_rel` is relative, `_s` in seconds. The penalty
 on exceeded storage and links is in `heuristics/annealing_kernel.py`, since it is compiled.
@@ -13,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-
-__all__ = ["PARAMETERS", "Parameters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

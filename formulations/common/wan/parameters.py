@@ -1,15 +1,11 @@
-"""Tuning parameters of the transfer scheduler.
+"""Tuning parameters of the transfer scheduler, read as `formulations/gang/parameters.py` says.
 
-`PARAMETERS` is the one instance in use. Functions read it when they are called, so that a test or
-an ablation can replace it as a whole (`dataclasses.replace`). The unit of routing costs is that of
-one GiB over a link without egress price.
+The unit of routing costs is that of one GiB over a link without egress price.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-__all__ = ["PARAMETERS", "Parameters"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,8 +45,6 @@ from placewright.topology.units import MILLION
 # Turning all offsets alike changes nothing, so the first member has offset 0. All else is tried.
 
 
-__all__ = ["SPANNING_SLOTS", "best_offsets", "contended", "slots_of"]
-
 Int64 = NDArray[np.int64]
 
 SPANNING_STAGES = 3

@@ -81,15 +81,20 @@ def single_values(packing: PackingProblem) -> Ints:
     return packing.best * weights(packing)
 
 
-def with_values(packing: PackingProblem, members: Ints) -> Columns:
-    """Return the columns of these members, int64 (columns, 4), with their value."""
+def by_size(members: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Yield which columns have 2, 3 and 4 members, each with these members, unpadded."""
     size = (members != ALONE).sum(axis=1)
-    value = single_values(packing)[members[:, 0]]
     for number in range(2, MAX_MEMBERS + 1):
         some = np.flatnonzero(size == number)
         if len(some):
-            group = members[some, :number]
-            value[some] = group_values(packing, group, periods(packing, group))
+            yield some, members[some, :number]
+
+
+def with_values(packing: PackingProblem, members: Ints) -> Columns:
+    """Return the columns of these members, int64 (columns, 4), with their value."""
+    value = single_values(packing)[members[:, 0]]
+    for some, group in by_size(members):
+        value[some] = group_values(packing, group, periods(packing, group))
     return Columns(members, value)
 
 
@@ -98,13 +103,9 @@ def values_by_class(packing: PackingProblem, members: Ints) -> Ints:
 
     `members` as of `with_values`. Efficiency has no priority classes.
     """
-    size = (members != ALONE).sum(axis=1)
     value = _class_values(packing, members[:, :1])
-    for number in range(2, MAX_MEMBERS + 1):
-        some = np.flatnonzero(size == number)
-        if len(some):
-            group = members[some, :number]
-            value[:, some] = _class_values(packing, group, periods(packing, group))
+    for some, group in by_size(members):
+        value[:, some] = _class_values(packing, group, periods(packing, group))
     return value
 
 
@@ -453,11 +454,7 @@ def merge_weights(fine: AggregatedProblem, most: int) -> AggregatedProblem:
 
 def _rates(packing: PackingProblem, members: Ints) -> Ints:
     """Return the normalised throughput of each member of columns, int64 (columns, 4)."""
-    size = (members != ALONE).sum(axis=1)
     result = np.where(members != ALONE, packing.best[members], 0)
-    for number in range(2, MAX_MEMBERS + 1):
-        some = np.flatnonzero(size == number)
-        if len(some):
-            group = members[some, :number]
-            result[some, :number] = rates(packing, group, periods(packing, group))
+    for some, group in by_size(members):
+        result[some, : group.shape[1]] = rates(packing, group, periods(packing, group))
     return result

@@ -27,6 +27,7 @@ from placewright.formulations.interleaving.set_packing.column_generation import 
 from placewright.formulations.interleaving.set_packing.columns import (
     AggregatedProblem,
     Columns,
+    by_size,
     concatenate,
     count_columns,
     enumerate_columns,
@@ -147,10 +148,8 @@ class Templates:
         present = members != ALONE
         size = present.sum(axis=1)
         period = np.zeros(len(members), dtype=np.int64)
-        for number in range(2, MAX_MEMBERS + 1):
-            some = np.flatnonzero(size == number)
-            if len(some):
-                period[some] = periods(packed, members[some, :number])
+        for some, group in by_size(members):
+            period[some] = periods(packed, group)
         turn = np.zeros_like(members)
         for k in range(1, MAX_MEMBERS):
             again = members[:, k] == members[:, k - 1]

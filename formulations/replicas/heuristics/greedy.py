@@ -11,7 +11,12 @@ import numpy as np
 from placewright.array_types import Bools, Ints
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.problem.problem import Problem, Solution, imbalance_of
+from placewright.formulations.replicas.problem.problem import (
+    Problem,
+    Solution,
+    imbalance_of,
+    overload,
+)
 
 NEVER = np.iinfo(np.int64).max
 
@@ -59,7 +64,7 @@ class GreedyPlacement:
         size = problem.size[problem.read_dataset_class[self._reads(w)]]
         copied = missing.T.astype(np.int64) @ size
         supply = problem.supply
-        steps = self._overload_at(self.load + demand) - self._overload_at(self.load)
+        steps = overload(self.load + demand, supply) - overload(self.load, supply)
         allowed = problem.allowed_homes[w] & may[:, None]
         if not allowed.any():
             return 0
@@ -84,11 +89,6 @@ class GreedyPlacement:
 
     def _reads(self, w: int) -> slice:
         return slice(int(self._first[w]), int(self._first[w + 1]))
-
-    def _overload_at(self, load: Ints) -> Ints:
-        supply = self.problem.supply
-        cost: Ints = np.maximum(0, load - supply) + np.maximum(0, load - supply * 6 // 5)
-        return cost
 
     def _data(self, w: int) -> tuple[Bools, Ints, Bools]:
         """Return where a job class may be, its GiB of remote reads there, and what to copy.
@@ -226,7 +226,7 @@ class _Homes:
         moved, helps = False, True
         while helps and self._left > 0:
             helps = False
-            over = _overload(self._load, self._supply)
+            over = overload(self._load, self._supply)
             for cell in np.argsort(-over, kind="stable").tolist():
                 while self._left > 0 and (move := self._best(cell)) is not None:
                     self._apply(move, cell)
@@ -314,7 +314,7 @@ class _Homes:
     def _overload_change(self, cells: int | slice | Ints, more: Ints) -> Ints:
         """Return the change of overload of cells if their demand grows by `more`."""
         load, supply = self._load[cells], self._supply[cells]
-        change: Ints = _overload(load + more, supply) - _overload(load, supply)
+        change: Ints = overload(load + more, supply) - overload(load, supply)
         return change
 
     def _apply(self, move: _Move, cell: int) -> None:
@@ -348,11 +348,6 @@ def _worth(move: _Move) -> tuple[bool, float]:
     """Return the key by which the best move is least: GiB per milli-GPU saved, then GiB."""
     less = move.overload < 0
     return not less, move.reads / -move.overload if less else move.reads
-
-
-def _overload(load: Ints, supply: Ints) -> Ints:
-    over: Ints = np.maximum(0, load - supply) - (-np.maximum(0, 5 * load - 6 * supply) // 5)
-    return over
 
 
 def _reads(problem: Problem, replicas: Bools) -> Ints:

@@ -129,11 +129,15 @@ def dense_ids(labels: list[object]) -> Ints:
     return np.array([seen.setdefault(label, len(seen)) for label in labels], dtype=np.int64)
 
 
+def overload(demand: Ints, supply: Ints) -> Ints:
+    """Return the overload of each amount of demand, convex and piecewise linear, in milli-GPU."""
+    over: Ints = np.maximum(0, demand - supply) - (-np.maximum(0, 5 * demand - 6 * supply) // 5)
+    return over
+
+
 def overload_of(demand: Ints, supply: Ints) -> int:
-    """Return the overload, a convex piecewise linear function of demand, in milli-GPU."""
-    first = np.maximum(0, demand - supply)
-    second = -(-np.maximum(0, 5 * demand - 6 * supply) // 5)
-    return int((first + second).sum())
+    """Return the sum of all overload, in milli-GPU."""
+    return int(overload(demand, supply).sum())
 
 
 def imbalance_of(used: Ints, storage: Ints) -> int:
@@ -207,7 +211,7 @@ def overload_pieces(supply: Ints, unit: int, units: int) -> tuple[Ints, Ints]:
     none, first, second = np.zeros_like(supply), supply // unit, 6 * supply // (5 * unit)
     points = np.sort(np.stack([none, first, first + 1, second, second + 1, second + 2]), axis=0)
     asked = points * unit
-    over = np.maximum(0, asked - supply) - (-np.maximum(0, 5 * asked - 6 * supply) // 5)
+    over = overload(asked, supply)
     length = np.diff(points, axis=0)
     cost = np.diff(over, axis=0) // np.maximum(1, length)
     length[-1] = units
