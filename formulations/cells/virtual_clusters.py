@@ -64,7 +64,7 @@ class Buddy:
         """Take this very cell if all of it is free; return whether it was."""
         for outer in range(cell.level, self.chain.levels):
             over = self.chain.above(cell, outer)
-            if self._is_free(over):
+            if self.is_free(over):
                 while over.level > cell.level:
                     self._split(over)
                     over = self.chain.above(cell, over.level - 1)
@@ -87,16 +87,12 @@ class Buddy:
         while cell not in self._roots:
             over = self.chain.above(cell, cell.level + 1)
             others = [i for i in self.chain.inside(over, cell.level) if i != cell.number]
-            if not all(self._is_free(Cell(cell.level, i)) for i in others):
+            if not all(self.is_free(Cell(cell.level, i)) for i in others):
                 break
             for i in others:
                 self._remove(Cell(cell.level, i))
             cell = over
         insort(self._free[cell.level], cell.number)
-
-    def free_root(self, root: Cell) -> bool:
-        """Whether no part of a root is taken."""
-        return self._is_free(root)
 
     def _split(self, cell: Cell) -> None:
         self._remove(cell)
@@ -105,7 +101,7 @@ class Buddy:
         at = bisect_left(below, parts.start)
         below[at:at] = parts
 
-    def _is_free(self, cell: Cell) -> bool:
+    def is_free(self, cell: Cell) -> bool:
         """Whether a cell is one of the maximal free ones."""
         indices = self._free[cell.level]
         at = bisect_left(indices, cell.number)
@@ -310,7 +306,7 @@ class Allocator:
         virtual = self._virtual[grant.tenant]
         virtual.give(grant.virtual)
         root = self._root(grant.tenant, grant.virtual)
-        if virtual.free_root(root):
+        if virtual.is_free(root):
             self._physical.give(self.bound.pop((grant.tenant, root)))
 
     def _root(self, tenant: str, cell: Cell) -> Cell:

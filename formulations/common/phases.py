@@ -43,18 +43,6 @@ Step = TypeVar("Step")
 """What a phase yields, such as `Candidate | Bound`."""
 
 
-def _always(_: Any) -> bool:
-    return True
-
-
-def _all_of_it(_: Any) -> float:
-    return 1.0
-
-
-def _no_reserve(_: Any) -> float:
-    return 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Phase(Generic[State, Step]):
     """One heuristic, relaxation or exact search."""
@@ -62,11 +50,11 @@ class Phase(Generic[State, Step]):
     name: str  # Unique in its list; `leaving_out` refers to it
     run: Callable[[State], Iterator[Step]]  # Yields plans and bounds, and may change the state
     # Whether the phase is of use, asked when the phases before it have ended.
-    applies: Callable[[State], bool] = _always
+    applies: Callable[[State], bool] = lambda _: True
     # Part of the time left before the reserve that the phase may take in all. A single solve in it
     # may be given less.
-    share: Callable[[State], float] = _all_of_it
-    reserve: Callable[[State], float] = _no_reserve  # Seconds kept for the phases that follow
+    share: Callable[[State], float] = lambda _: 1.0
+    reserve: Callable[[State], float] = lambda _: 0.0  # Seconds kept for the phases that follow
     needs_time: bool = False  # Whether the phase is left out after the deadline
     # Whether the phase serves the first term alone: it is left out once that term is proven within
     # the gap.

@@ -320,12 +320,19 @@ class _Run(SearchState):
         return self.admission.problem
 
     def steady_is_worse(self) -> bool:
-        """Whether the best schedule of all alternatives beats that of the steady ones."""
+        """Whether the best schedule of all alternatives beats that of the steady ones.
+
+        The latter is placed, too, since the better one may lose promises.
+        """
         return (
             self.steady_best is not None
             and self.best is not None
             and objective(self.problem, self.best) > objective(self.problem, self.steady_best)
         )
+
+    def better(self) -> Schedule | None:
+        """Return the better schedule, the steady one if they are equally good."""
+        return self.best if self.steady_is_worse() else self.steady_best or self.best
 
     def place_early(self, schedule: Schedule) -> Iterator[Candidate]:
         """Yield a first plan of the first schedule, where placing it takes no more than seconds."""
@@ -352,11 +359,6 @@ def run(
         yield step
 
 
-def _bound_trivially(state: _Run) -> Iterator[Candidate | Bound]:
-    """Yield a bound of each term that needs no solver."""
-    yield from trivial_bounds(state.admission)
-
-
 def _admit_steady(state: _Run) -> Iterator[Candidate | Bound]:
     """Find the best schedule of steady alternatives: its promises survive most placements."""
     alternatives = np.append(np.flatnonzero(state.admission.steady), NONE)
@@ -381,15 +383,8 @@ def _admit_all(state: _Run) -> Iterator[Candidate | Bound]:
             state.best = step
 
 
-def _place_steady(state: _Run) -> Iterator[Candidate | Bound]:
-    """Place the current lease of the steady schedule, since the better one may lose promises."""
-    if state.steady_best is not None:
-        yield from place_current_lease(state.admission, state.steady_best, state.session)
-
-
-def _place(state: _Run) -> Iterator[Candidate | Bound]:
-    """Place the current lease of the better schedule, the steady one if they are equally good."""
-    schedule = state.best if state.steady_is_worse() else state.steady_best or state.best
+def _place(state: _Run, schedule: Schedule | None) -> Iterator[Candidate | Bound]:
+    """Place the current lease of a schedule."""
     if schedule is not None:
         yield from place_current_lease(state.admission, schedule, state.session)
 
@@ -444,11 +439,6 @@ def _solve_integrated(state: _Run) -> Iterator[Candidate | Bound]:
                 yield with_promises(state.admission, kept, schedule, Offers(state.admission))[0]
 
 
-def _placement_seconds(state: _Run) -> float:
-    """Return the seconds kept for placement."""
-    return parameters.PARAMETERS.placement_share * state.seconds
-
-
 def _all_alternatives_seconds(state: _Run) -> float:
     """Return the seconds kept for admission with all alternatives, and for placement."""
     tuning = parameters.PARAMETERS
@@ -456,21 +446,25 @@ def _all_alternatives_seconds(state: _Run) -> float:
 
 
 PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
-    Phase("trivial bounds", _bound_trivially),
+    Phase("trivial bounds", lambda state: trivial_bounds(state.admission)),
     Phase(
         "steady admission",
         _admit_steady,
         lambda state: state.steady is not state.admission,
         reserve=_all_alternatives_seconds,
     ),
-    Phase("admission", _admit_all, reserve=_placement_seconds),
+    Phase(
+        "admission",
+        _admit_all,
+        reserve=lambda state: parameters.PARAMETERS.placement_share * state.seconds,
+    ),
     Phase(
         "steady placement",
-        _place_steady,
+        lambda state: _place(state, state.steady_best),
         _Run.steady_is_worse,
         share=lambda _: parameters.PARAMETERS.steady_share,
     ),
-    Phase("placement", _place),
+    Phase("placement", lambda state: _place(state, state.better())),
     Phase(
         "classes", _bound_classes, lambda state: state.problem.classes is not None, needs_time=False
     ),

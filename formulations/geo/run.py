@@ -87,12 +87,6 @@ def run(
     yield from run_phases(PHASES, Context(problem, leaving_out(session, without, PHASES)))
 
 
-def _monolithic(context: Context) -> Iterator[Candidate | Bound]:
-    """Yield plans and bounds of the monolithic model."""
-    problem = context.problem
-    yield from _solve_monolithic(problem, monolithic_round(problem), context.session)
-
-
 def _value_bound(context: Context) -> Iterator[Bound]:
     """Yield the certified bound of `value`, and keep it in the context.
 
@@ -118,11 +112,6 @@ def _decomposition(context: Context) -> Iterator[Candidate | Bound]:
         last=not context.refined,
     )
     yield from integer_value_bound(context.classes, session)
-
-
-def _least_remote_reads(context: Context) -> Iterator[Candidate]:
-    """Yield plans in which each job that starts reads the least it can."""
-    yield from _limit_remote_reads(context.problem, context.session, 0.0)
 
 
 def _monolithic_in_time(context: Context) -> Iterator[Candidate | Bound]:
@@ -155,18 +144,14 @@ def _fewer_remote_reads(context: Context) -> Iterator[Candidate]:
             return
 
 
-def _class_bounds(context: Context) -> Iterator[Bound]:
-    """Yield the bounds of the priority classes after the first."""
-    yield from class_bounds(context.classes, context.session)
-
-
-def _cost_bound(context: Context) -> Iterator[Bound]:
-    """Yield the bound of the second term."""
-    yield from cost_bound(context.classes, context.session)
-
-
 PHASES: tuple[Phase[Context, Candidate | Bound], ...] = (
-    Phase("monolithic model", _monolithic, lambda context: context.small),
+    Phase(
+        "monolithic model",
+        lambda context: _solve_monolithic(
+            context.problem, monolithic_round(context.problem), context.session
+        ),
+        lambda context: context.small,
+    ),
     Phase(
         "Lagrangian bound of value",
         _value_bound,
@@ -182,10 +167,14 @@ PHASES: tuple[Phase[Context, Candidate | Bound], ...] = (
     ),
     Phase(
         "bounds of classes",
-        _class_bounds,
+        lambda context: class_bounds(context.classes, context.session),
         lambda context: context.refined and bool(context.problem.priority_classes),
     ),
-    Phase("least remote reads", _least_remote_reads, lambda context: context.refined),
+    Phase(
+        "least remote reads",
+        lambda context: _limit_remote_reads(context.problem, context.session, 0.0),
+        lambda context: context.refined,
+    ),
     Phase(
         "monolithic model after decomposition",
         _monolithic_in_time,
@@ -196,10 +185,14 @@ PHASES: tuple[Phase[Context, Candidate | Bound], ...] = (
     Phase("fewer remote reads", _fewer_remote_reads, lambda context: context.refined),
     Phase(
         "last bounds of classes",
-        _class_bounds,
+        lambda context: class_bounds(context.classes, context.session),
         lambda context: not context.small and bool(context.problem.priority_classes),
     ),
-    Phase("bound of read costs", _cost_bound, lambda context: not context.small),
+    Phase(
+        "bound of read costs",
+        lambda context: cost_bound(context.classes, context.session),
+        lambda context: not context.small,
+    ),
 )
 """In their order; those of small rounds and of all others exclude each other."""
 

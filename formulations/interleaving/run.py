@@ -13,7 +13,7 @@ exactly here, where the paper matches greedily.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -428,35 +428,16 @@ def _place_alone(state: _Run) -> Iterator[Candidate | Bound]:
     if state.gangs is not None:
         yield from islice(state.gang_steps(), 1)
         return
-    gangs = one_job_per_gang(state.fixed, _within_quotas(state.fixed))
+    alone = job_groups_of(state.fixed, ((j,) for j in _within_quotas(state.fixed)))
+    gangs = build_gang_round(state.fixed, alone, staying(state.fixed))
     lifted = (gangs.lift(found) for found in inner_plans(gangs.round, state.session))
     yield from islice((plan for plan in lifted if plan is not None), 1 if state.shares else None)
-
-
-def _bound_trivially(state: _Run) -> Iterator[Candidate | Bound]:
-    """Yield a bound of each term that needs no solver."""
-    yield from _trivial_bounds(state.fixed)
-
-
-def _solve_gangs(state: _Run) -> Iterator[Candidate | Bound]:
-    """Yield what the gang formulation finds and proves where nobody can share GPUs."""
-    yield from state.gang_steps()
-
-
-def _place_one_arrival(state: _Run) -> Iterator[Candidate | Bound]:
-    """Yield the plans of a round in which one job waits and nobody moves, and bounds of all."""
-    yield from OneArrival(state.free, state.session).steps()
 
 
 def _pack_pending(state: _Run) -> Iterator[Candidate | Bound]:
     """Yield plans by set packing of pending jobs, beside running ones that stay."""
     search = PackingSearch(state.fixed, state.free, state.session)
     yield from (step for step in search.steps() if isinstance(step, Candidate))
-
-
-def _bound_packing(state: _Run) -> Iterator[Candidate | Bound]:
-    """Yield bounds of the set packing of all jobs."""
-    yield from PackingSearch(state.free, state.free, state.session).bounds()
 
 
 def _pack_all(state: _Run) -> Iterator[Candidate | Bound]:
@@ -469,11 +450,11 @@ def _pack_all(state: _Run) -> Iterator[Candidate | Bound]:
 
 PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
     Phase("without sharing", _place_alone),
-    Phase("trivial bounds", _bound_trivially),
-    Phase("gangs", _solve_gangs, applies=lambda state: state.gangs is not None),
+    Phase("trivial bounds", lambda state: _trivial_bounds(state.fixed)),
+    Phase("gangs", _Run.gang_steps, applies=lambda state: state.gangs is not None),
     Phase(
         "one arrival",
-        _place_one_arrival,
+        lambda state: OneArrival(state.free, state.session).steps(),
         applies=lambda state: state.shares and has_one_arrival(state.free),
     ),
     Phase(
@@ -483,7 +464,7 @@ PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
     ),
     Phase(
         "packing bounds",
-        _bound_packing,
+        lambda state: PackingSearch(state.free, state.free, state.session).bounds(),
         applies=lambda state: state.shares and not state.objective_first,
     ),
     Phase(
@@ -494,11 +475,6 @@ PHASES: tuple[Phase[_Run, Candidate | Bound], ...] = (
     ),
 )
 """The order of steps. Each phase may take all the time that is left."""
-
-
-def one_job_per_gang(fixed: Interleaving, jobs: Iterable[int]) -> GangRound:
-    """Return the gang round in which these jobs share with nobody and running jobs stay."""
-    return build_gang_round(fixed, job_groups_of(fixed, ((j,) for j in jobs)), staying(fixed))
 
 
 def compile_with_running_fixed(round_: Round) -> Interleaving:

@@ -77,14 +77,6 @@ class FixedDecisions:
         touched = self.touched.setdefault(region, set())
         touched.update(names[place[2]] for _, places in found.starts.values() for place in places)
 
-    def fixed_in(self, region: int) -> Sequence[int]:
-        """Return the jobs that have started or migrated in a region."""
-        return self.of_region.get(region, ())
-
-    def hosts(self, region: int) -> Collection[str]:
-        """Return the hosts of a region that received tasks."""
-        return self.touched.get(region, frozenset())
-
     def close_what_was_given_back(self, round_: Round, names: Sequence[str]) -> None:
         """Close the hosts and labels of preempted jobs, and of those that would move back.
 
@@ -209,9 +201,11 @@ class RegionSubproblems:
         """
         stopped = fixed.preempted
         jobs = tuple(
-            sorted({*pending, *fixed.fixed_in(region), *self.running[region]} - stopped.keys())
+            sorted(
+                {*pending, *fixed.of_region.get(region, ()), *self.running[region]} - stopped.keys()
+            )
         )
-        touched = fixed.hosts(region)
+        touched = fixed.touched.get(region, set())
         closed = sorted(fixed.closed_hosts & self._names[region])
         tenants = tuple(
             tenant
