@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from formulation_parameters import set_parameters
+from replica_terms import term_values
 
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics.annealing import Annealing
@@ -17,7 +18,7 @@ from placewright.formulations.replicas.heuristics.incumbent import (
     NeighbourhoodSampler,
 )
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import Problem, Solution, term_values
+from placewright.formulations.replicas.problem.problem import Problem, Solution
 from placewright.formulations.session import Session
 from placewright.instances.generators.geo import generate
 from placewright.solver import InProcess

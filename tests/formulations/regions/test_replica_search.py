@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from formulation_parameters import set_parameters
+from replica_terms import term_values
 
 from placewright.formulations.replicas import parameters, run
 from placewright.formulations.replicas.heuristics.greedy import drop_idle_replicas, greedy_solution
 from placewright.formulations.replicas.models.mip import is_small
 from placewright.formulations.replicas.problem.compile import compile_replicas
-from placewright.formulations.replicas.problem.problem import Solution, term_values
+from placewright.formulations.replicas.problem.problem import Solution
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate
