@@ -242,12 +242,7 @@ def solve_cost_bound(
     """Return a certified lower bound of the cost of plans that reach these values, at LP duals.
 
     `costs` (jobs, regions): costs of jobs in regions. `values`: of `value`, or of each priority
-    class.
-
-    Returns
-    -------
-    float or None
-        None if the LP was not solved.
+    class. None if the LP was not solved.
     """
     model = build_assignment_model(classes, build_cost_classes(classes, costs))
     if len(values) == 1:

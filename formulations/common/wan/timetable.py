@@ -66,12 +66,8 @@ def earliest_finish(
     """Return the interval in which some GiB pass at a constant rate and finish earliest.
 
     `free`: residual rate of each link of the path, in Mbit/s. `gib`: amount in GiB. `begin` and
-    `end`: seconds between which the flow must lie.
-
-    Returns
-    -------
-    tuple of int or None
-        Start and end in seconds; None if no interval suffices.
+    `end`: seconds between which the flow must lie. The interval is its start and
+    its end in seconds; None if none suffices.
     """
     times, rates = _bottleneck(free, begin, end)
     best: tuple[int, int] | None = None

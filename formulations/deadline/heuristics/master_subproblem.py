@@ -188,11 +188,8 @@ def choose_alternatives(
 ) -> Schedule | None:
     """Return the schedule of these alternatives that admits most and breaks no more than one known.
 
-    `alternatives`: the alternatives that it may give, those of the known one among them.
-
-    Returns
-    -------
-    The best that was found, or None if nothing was, or the alternatives are too many.
+    `alternatives`: the alternatives that it may give, those of the known one among them. It is
+    the best that was found; None if nothing was, or the alternatives are too many.
     """
     own = problem.restrict(alternatives)
     if time_indexed.size(own) > parameters.PARAMETERS.max_restricted_cells:

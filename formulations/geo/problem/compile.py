@@ -90,13 +90,9 @@ class Problem:
     def remote_reads_in(self, region: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
         """Return the remote reads of jobs placed in given regions.
 
-        `region` (jobs,): the region of each job, NONE for jobs that do not run.
-
-        Returns
-        -------
-        dict of int to tuple
-            For each job that reads over links, its (dataset, source region) pairs. A dataset
-            without a source, which only running jobs may have, is left out.
+        `region` (jobs,): the region of each job, NONE for jobs that do not run. Of each job that
+        reads over links these are its (dataset, source region) pairs. A dataset without a source,
+        which only running jobs may have, is left out.
         """
         wan = self.wan
         where, data = region[wan.read_job], wan.read_dataset

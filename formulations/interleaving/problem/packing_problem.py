@@ -426,14 +426,9 @@ def add_choice_rows(
     """Return the problem with a multiple-choice row per class of jobs, and each job's class.
 
     Jobs of one class are alike in all options but the first, so that it does not matter which of
-    them runs one of those.
-    `packing`: its first classes are the first options of all jobs. `of_class`: the job of each
-    class.
-
-    Returns
-    -------
-    tuple or None
-        None if there are more than `max_option_job_classes` of them.
+    them runs one of those. `packing`: its first classes are the first options of all jobs.
+    `of_class`: the job of each class. None
+    if there are more than `max_option_job_classes` of these.
     """
     firsts = len(set(of_class))
     other = np.arange(packing.classes) >= firsts

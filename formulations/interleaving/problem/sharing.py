@@ -53,10 +53,7 @@ _TOLERANCE = 1e-9  # far above what rounding does to a correlation
 def conflicting_pairs(jobs: Sequence[Job], sharing: Sharing) -> Ints:
     """Return the pairs of jobs that never hold one GPU.
 
-    Returns
-    -------
-    int64 (pairs, 2)
-        Indices into `jobs`, the smaller first; each pair once, in ascending order.
+    They are (pairs, 2): indices into `jobs`, the smaller first; each pair once, in ascending order.
 
     Notes
     -----

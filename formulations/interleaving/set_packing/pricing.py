@@ -80,11 +80,7 @@ class Prices:
 def rounded_prices(packing: PackingProblem, job: Floats, row: Floats) -> Prices | None:
     """Return integer prices near these duals: right signs, no single job pays; or None.
 
-    `job` (classes,). `row` (rows,).
-
-    Returns
-    -------
-    None where the numbers are too large to be counted in 64 bits.
+    `job` is (classes,), `row` (rows,). None where numbers are too large to be counted in 64 bits.
     """
     own = single_values(packing)
     most = max(int(own.max(initial=0)), int(_max_group_value(packing)), 1)

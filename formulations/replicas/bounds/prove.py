@@ -16,6 +16,7 @@ from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.machine_code import DESCENTS
 from placewright.formulations.replicas.models.mip import IntegerProgram
 from placewright.formulations.replicas.models.relaxation import (
+    ProvenBound,
     Relaxation,
     RelaxationResult,
     build_relaxation,
@@ -57,14 +58,6 @@ class Branching:
     index: int
     least: float
     most: float
-
-
-@dataclass(frozen=True, slots=True)
-class ProvenBound:
-    """A bound; `certified` unless some node is infeasible by a claim of the solver alone."""
-
-    bound: int
-    certified: bool
 
 
 @dataclass(order=True, slots=True)

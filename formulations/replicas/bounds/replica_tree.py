@@ -18,8 +18,8 @@ from placewright.array_types import Floats
 from placewright.formulations.common.wan.arrays import NONE
 from placewright.formulations.plan_messages import proven_whole
 from placewright.formulations.replicas import parameters
-from placewright.formulations.replicas.bounds.prove import ProvenBound
 from placewright.formulations.replicas.models.relaxation import (
+    ProvenBound,
     Relaxation,
     RelaxationResult,
 )

@@ -429,6 +429,14 @@ def _imbalance(aggregate: AggregateProblem, model: Model, replica: Ints) -> None
     model.add(rows, beyond, -1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class ProvenBound:
+    """A bound; `certified` unless some node is infeasible by a claim of the solver alone."""
+
+    bound: int
+    certified: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RelaxationResult:
     """Result of an LP relaxation: a certified bound, a primal point, and dual prices.
