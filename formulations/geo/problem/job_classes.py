@@ -238,7 +238,10 @@ class JobClassBuilder:
                     choice.index,
                     choice.value,
                     choice.priority_class,
-                    tuple(self._group_key(group) for group in choice.groups),
+                    tuple(
+                        (self.model_mask[g.shape], g.milli_gpu, g.shape, g.count)
+                        for g in choice.groups
+                    ),
                 )
                 for choice in gang_class.choices
             )
@@ -249,8 +252,10 @@ class JobClassBuilder:
             class_region.append(NONE)
             class_preemptible.append(False)
             for choice in gang_class.choices:
+                # Each group alone fits an empty region.
+                fits = np.all([self._regions_with_hosts(group) for group in choice.groups], axis=0)
                 for r in range(self.regions):
-                    for model in self.models_in(choice, r) if self._fits_region(choice, r) else ():
+                    for model in self.models_in(choice, r) if fits[r] else ():
                         for row, amount in self.rows(choice, r, accounts, True, model):
                             entries.append((len(assignments), row, amount))
                         assignments.append((job_class, r, choice.value, model))
@@ -348,9 +353,6 @@ class JobClassBuilder:
                     found_sets.append(model_mask | other)
         return np.array(found_sets[: parameters.PARAMETERS.max_model_sets], dtype=np.int64)
 
-    def _group_key(self, group: Group) -> tuple[int, int, int, int]:
-        return self.model_mask[group.shape], group.milli_gpu, group.shape, group.count
-
     def rows(
         self,
         choice: Choice,
@@ -400,10 +402,6 @@ class JobClassBuilder:
             for row, region, amount in self._rows_of_quota.get(account, ())
             if region in (NONE, r) and (asked := self.gangs.demand_of(choice, amount))
         ]
-
-    def _fits_region(self, choice: Choice, r: int) -> bool:
-        """Whether each group of an option alone fits an empty region."""
-        return all(bool(self._regions_with_hosts(group)[r]) for group in choice.groups)
 
     def _regions_with_hosts(self, group: Group) -> Bools:
         """Return the regions with hosts for a group, in one domain if required (regions,)."""

@@ -259,8 +259,11 @@ def amount_rows(
     `held`: what cannot be had, (resources,): that of jobs that stay. `bucket`: of each job,
     negative for those that share with nobody, (jobs,).
     """
+    asked = [[resources_held(option) for option in job.options] for job in jobs]
     for r, name in enumerate(cluster.resources):
-        taken = np.array([_least_amount(job, name) for job in jobs], dtype=np.int64)
+        taken = np.array(
+            [min(held.get(name, 0) for held in each) for each in asked], dtype=np.int64
+        )
         limit = int(cluster.capacity[hosts, r].sum()) - int(held[r])
         # A group takes the CPU that one member asks, whichever asks most.
         shares = bucket >= 0 if name == "cpu" else np.zeros(len(jobs), dtype=bool)
@@ -284,23 +287,15 @@ def quota_rows(jobs: Sequence[Job], quota: Mapping[AccountLimit, int]) -> Iterab
             yield Row(np.zeros_like(taken), taken, limit)
 
 
-def _least_amount(job: Job, resource: str) -> int:
-    return min(resources_held(option).get(resource, 0) for option in job.options)
-
-
 def _least_blocks(job: Job, contained: set[Allowed], size: int) -> int:
     return min(
         sum(
-            g.count * _blocks(g, size)
+            g.count * (g.gpu if size == 1 else g.gpu // WHOLE_GPU // size)
             for g in option.groups
             if _host_restriction(job, g) in contained
         )
         for option in job.options
     )
-
-
-def _blocks(group: TaskGroup, size: int) -> int:
-    return group.gpu if size == 1 else group.gpu // WHOLE_GPU // size
 
 
 def _host_restriction(job: Job, group: TaskGroup) -> Allowed:

@@ -128,7 +128,7 @@ def buckets_of(jobs: Sequence[Job]) -> Ints:
     another option than its first.
     """
     numbers: dict[Hashable, int] = {}
-    of = [_compatibility_key(job) for job in jobs]
+    of = [None if (r := job.running) and r.option else grouping_key(job) for job in jobs]
     bucket = [ALONE if key is None else numbers.setdefault(key, len(numbers)) for key in of]
     return np.array(bucket, dtype=np.int64)
 
@@ -162,10 +162,6 @@ def gpu_memory_of_buckets(
             if most and sum(sizes) / most > highest_load:
                 highest_load, limit[b], memory[at] = sum(sizes) / most, most, sizes
     return memory, limit
-
-
-def _compatibility_key(job: Job) -> Hashable | None:
-    return None if job.running is not None and job.running.option != 0 else grouping_key(job)
 
 
 # Strict priority: the priority classes by which `weighted_throughput` is written out.

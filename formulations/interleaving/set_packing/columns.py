@@ -123,8 +123,8 @@ def enumerate_columns(packing: PackingProblem) -> Columns:
         classes = np.flatnonzero((packing.bucket == bucket) & (packing.count > 0))
         parts += _bucket_columns(packing, classes, own[classes], dispensable[classes])
     columns = concatenate(*parts)
-    new = ~_is_among(packing.frozen_groups, columns.members)
-    columns = concatenate(columns, with_values(packing, packing.frozen_groups[new]))
+    among = (packing.frozen_groups[:, None] == columns.members).all(axis=2).any(axis=1)
+    columns = concatenate(columns, with_values(packing, packing.frozen_groups[~among]))
     return columns.take(packing.count[columns.members[:, 0]] > 0)
 
 
@@ -163,12 +163,6 @@ def _bucket_columns(
         parts.append(Columns(pad_members(members), value).take(value > part))
         best = np.maximum(value, part)
     return parts
-
-
-def _is_among(some: Ints, members: Ints) -> Bools:
-    """Return which of some columns are among others."""
-    there: Bools = (some[:, None] == members).all(axis=2).any(axis=1)
-    return there
 
 
 def _extend(level: Ints, classes: int) -> Ints:

@@ -515,7 +515,8 @@ class _Targets:
         first, last = self._data
         known = self._earlier_values(first)
         goal, holds = float(self.held[first] + self.held[last]), tuple(known.items())
-        if near(self._trivial_data_bound, goal, SHARPNESS) or has_few_copies(self.aggregate):
+        trivial = sum(self._proven[name] for name in self._data)
+        if near(trivial, goal, SHARPNESS) or has_few_copies(self.aggregate):
             return None
         less = ((first, self.held[first]),)
         if tree is not None and tree.holds == holds:
@@ -546,11 +547,6 @@ class _Targets:
     def _data(self) -> list[str]:
         """The data terms of the round, in its order."""
         return [name for name in self.terms if name in DATA]
-
-    @property
-    def _trivial_data_bound(self) -> int:
-        """The trivial bound of the sum of both data terms."""
-        return sum(self._proven[name] for name in self._data)
 
     def _earlier_values(self, term: str) -> dict[str, int]:
         """Return the plan's values of the terms before one."""

@@ -236,7 +236,9 @@ def aggregate_problem(wan: Wan) -> AggregateProblem:
     there = wan.holds | wan.arriving
     storage = np.maximum(wan.storage, wan.size @ there)
     possible = feasible_replicas(wan)
-    job, dataset, gib, remote = _reads_by_job(wan)
+    job, dataset, gib, remote = _summed(
+        wan.read_job, wan.read_dataset, len(wan.datasets), wan.read_gib, wan.read_remote
+    )
     job_class, first = _classes(wan, job, dataset, remote)
     classes = len(first)
     weight = np.maximum(wan.demand, np.where(wan.demand > 0, 0, 1))
@@ -297,11 +299,6 @@ def aggregate_problem(wan: Wan) -> AggregateProblem:
         egress=inwards.sum(axis=1),
         overload=HOMELESS * int(wan.demand.sum()),
     ).with_feasible_homes()
-
-
-def _reads_by_job(wan: Wan) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return job, dataset, GiB, and whether it may be remote, of each (job, dataset) read."""
-    return _summed(wan.read_job, wan.read_dataset, len(wan.datasets), wan.read_gib, wan.read_remote)
 
 
 def _classes(wan: Wan, job: Ints, dataset: Ints, remote: Bools) -> tuple[Ints, Ints]:
