@@ -69,12 +69,12 @@ ENTRANCES: dict[str, Callable[[Round], object]] = {
     "instances.presets.presets.minimal_victims": lambda r: minimal_victims(r, "a"),
     "instances.presets.presets.return_hosts": lambda r: return_hosts(r, ["h0"], 1),
     "instances.presets.replica_teams.replica_teams": lambda r: replica_teams(r, 2, "rack", 1),
-    "instances.exporters.kai.bind_requests": lambda r: bind_requests(r, PLAN),
+    "instances.exporters.kubernetes.bind_requests": lambda r: bind_requests(r, PLAN),
     "instances.exporters.kubernetes.kubernetes_script": lambda r: kubernetes_script(r, PLAN),
     "instances.exporters.kueue.kueue_script": lambda r: kueue_script(r, PLAN),
     "instances.exporters.kueue.topology_assignments": lambda r: topology_assignments(r, PLAN),
     "instances.exporters.csv_table.plan_csv": lambda r: plan_csv(r, PLAN),
-    "instances.exporters.despite.obeying": lambda r: obeying(r, PLAN),
+    "instances.exporters.needs.obeying": lambda r: obeying(r, PLAN),
     "instances.exporters.ray.bundle_selectors": lambda r: bundle_selectors(r, PLAN),
     "instances.exporters.slurm.slurm_script": lambda r: slurm_script(r, PLAN),
     "explain.audit.audit": lambda r: audit(r, PLAN),
@@ -93,11 +93,11 @@ ENTRANCES: dict[str, Callable[[Round], object]] = {
 BEHIND = {
     "instances.documents.round.Round",
     "instances.exporters.kubernetes.PodCalls",
-    "instances.exporters.kubernetes_objects.Hostnames",
-    "instances.exporters.kubernetes_objects.waiting_event",
+    "instances.exporters.kubernetes.Hostnames",
+    "instances.exporters.kubernetes.waiting_event",
     "instances.exporters.needs.Needs",
-    "instances.exporters.slurm_jobs.places_of",
-    "instances.exporters.slurm_steps.slurm_steps",
+    "instances.exporters.slurm.places_of",
+    "instances.exporters.slurm.slurm_steps",
     "instances.presets.presets.with_policy",
     "instances.edits.apply.edited",
     "instances.verify.class_terms",
@@ -109,6 +109,7 @@ BEHIND = {
     "explain.whatif.WhatIf",
     "rounds.protection.Protection",
     "rounds.solve.Solve",
+    "rounds.solve.starting_candidates",
 }
 """What holds a round that was checked, or is called with one by the entrances alone."""
 
