@@ -184,7 +184,7 @@ def empty_domains(placement: Placement) -> None:
     jobs_in: dict[int, list[int]] = {}
     held = np.zeros(len(freeing.worth_of_domain))
     for job, running in problem.running.items():
-        groups = problem.classes[running.job_class].choices[0].groups
+        groups = _groups(problem, running)
         for group, _, host, _ in running.places:
             held[freeing.domain[host]] += int(problem.shape_gpu[groups[group].shape])
         for d in {int(freeing.domain[place[2]]) for place in running.places}:
@@ -204,7 +204,7 @@ def empty_domains(placement: Placement) -> None:
             continue
         within = usable & ~here
         done = []
-        for job in sorted(jobs, key=lambda j: -_largest_task(problem, j)):
+        for job in sorted(jobs, key=lambda j: -_largest(problem, problem.running[j])):
             if not relocate(placement, job, here, within):
                 break
             done.append(job)
@@ -220,19 +220,12 @@ def empty_domains(placement: Placement) -> None:
             taken.update(int(freeing.domain[put.host]) for put in (puts.tasks if puts else ()))
 
 
-def _largest_task(problem: Problem, job: int) -> int:
-    return max(
-        int(problem.shape_gpu[g.shape])
-        for g in problem.classes[problem.running[job].job_class].choices[0].groups
-    )
-
-
 def _disruption(problem: Problem, jobs: list[int], here: NDArray[np.bool_]) -> int:
     """Disruption of moving jobs off some hosts."""
     total = 0
     for job in jobs:
         running = problem.running[job]
-        groups = problem.classes[running.job_class].choices[0].groups
+        groups = _groups(problem, running)
         total += running.migrate_cost + sum(
             int(problem.shape_gpu[groups[g].shape]) for g, _, h, _ in running.places if here[h]
         )

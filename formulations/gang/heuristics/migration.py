@@ -113,6 +113,7 @@ def _take(search: Search, placement: Placement, source: str) -> Steps:
 
 
 def _improve(search: Search) -> Steps:
+    """Improve the best placement by LNS."""
     if (placement := search.best_placement()) is not None:
         yield from large_neighbourhood_search(search.problem, search.session, placement)
 
@@ -344,10 +345,8 @@ def _scalarise_progress(search: Search) -> Steps:
 
 
 def _improve_incumbent(search: Search) -> Steps:
-    """Improve the best placement by LNS."""
     search.improved = True
-    if (placement := search.best_placement()) is not None:
-        yield from large_neighbourhood_search(search.problem, search.session, placement)
+    yield from _improve(search)
 
 
 def _evacuate(search: Search) -> Steps:
