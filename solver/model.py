@@ -216,6 +216,20 @@ class Model:
         self._entry_column.append(column.ravel())
         self._entry_value.append(value.ravel())
 
+    def row(
+        self,
+        name: str,
+        columns: npt.ArrayLike,
+        coefficients: Numbers = 1.0,
+        *,
+        lower: float = -np.inf,
+        upper: float = np.inf,
+    ) -> Ints:
+        """Append one row over some columns, as `rows` and `add` do; return it, shape (1,)."""
+        at = self.rows(name, 1, lower=lower, upper=upper)
+        self.add(at, columns, coefficients)
+        return at
+
     def term(
         self,
         name: str,

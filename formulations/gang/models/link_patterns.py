@@ -141,8 +141,7 @@ class LinkPatterns:
         if self._most_spread is not None:
             steps = np.array([kind.step * (len(cut) - 1) for kind, cut in self.cuts])
             unit = max(1, gcd(*steps.tolist()))
-            row = model.rows("spread", 1, upper=self._most_spread // unit)
-            model.add(row, z, steps // unit)
+            model.row("spread", z, steps // unit, upper=self._most_spread // unit)
         beyond = [
             max(0, sum(p.rate for p in pattern) - kind.spare) - max(0, -kind.spare)
             for kind, pattern in self.patterns

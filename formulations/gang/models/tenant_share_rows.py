@@ -162,13 +162,13 @@ def _share_rows(
     if len(dominant) > 1:
         keys = [(share.tenant, r) for r in dominant]
         b = model.variables(_DOMINANT, len(keys), upper=1, keys=keys)
-        model.add(model.rows("one dominant", 1, lower=1.0, upper=1.0), b, 1.0)
+        model.row("one dominant", b, lower=1.0, upper=1.0)
         most_of = {
             pair: max(_fine_share(share, mine, r) for r in dominant)
             for pair, mine in amounts.items()
         }
-        row = model.rows("sum", 1, upper=max(_fine_share(share, share.held, r) for r in dominant))
-        model.add(row, [s], FINE)
+        most_held = max(_fine_share(share, share.held, r) for r in dominant)
+        row = model.row("sum", s, FINE, upper=most_held)
         model.add(row, y, -np.array([most_of[pair] for pair in pairs], dtype=np.float64))
     for number, r in enumerate(dominant):
         unit = gcd(share.denominator[r], *(SCALE * mine[r] for mine in amounts.values()))

@@ -163,8 +163,7 @@ class AccountCuts:
         for row in m.account_rows:
             for weights, most in _cuts(row, m.y_most[row.y], point[row.y]):
                 mine = np.flatnonzero(weights)
-                cut = m.model.rows(CUTS, 1, upper=float(most))
-                m.model.add(cut, m.y[row.y[mine]], weights[mine].astype(np.float64))
+                m.model.row(CUTS, m.y[row.y[mine]], weights[mine], upper=most)
         return m.model.row_count > rows
 
     def priced(self, m: AggregateModel, relaxed: Outcome) -> Outcome:
@@ -336,8 +335,7 @@ def add_disruption_budget(m: AggregateModel) -> None:
         counted, unit = np.flatnonzero(use), _unit(use)
         each = use[counted] // unit
         all_stop = int(each @ m.y_most[counted])
-        row = m.model.rows(BUDGET, 1, lower=float(all_stop - most // unit))
-        m.model.add(row[[0] * len(counted)], m.y[counted], each)
+        row = m.model.row(BUDGET, m.y[counted], each, lower=all_stop - most // unit)
         m.budget_row[number] = row[0]
 
 
@@ -407,10 +405,7 @@ def add_failure_domains(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
             for k in _tightest(outside, count[takes > 0], most[takes > 0]):
                 coefficient = np.maximum(count - k * most, 0) * takes
                 some = np.flatnonzero(coefficient)
-                row = m.model.rows("failure domains", 1, upper=float(outside[k]))
-                m.model.add(
-                    row[np.zeros(len(some), dtype=np.int64)], column[some], coefficient[some]
-                )
+                m.model.row("failure domains", column[some], coefficient[some], upper=outside[k])
 
 
 def _limit(group: Group, host_level: int) -> DomainLimit | None:

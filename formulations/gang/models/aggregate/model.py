@@ -202,9 +202,8 @@ def add_wide_hosts(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
         )
         used = np.flatnonzero(number)
         if len(used):
-            row = m.model.rows("wide hosts", 1, upper=float((free // width).sum()))
             columns = m.y[pending[which[some[used]]]]
-            m.model.add(row[np.zeros(len(used), dtype=np.int64)], columns, number[used])
+            m.model.row("wide hosts", columns, number[used], upper=(free // width).sum())
 
 
 #     y[c,o]  jobs of class c with option o                     sum_o y[c,o] <= jobs of c
@@ -401,5 +400,4 @@ def _labels(m: AggregateModel) -> None:
             for d in home
         }
         free = set(problem.cluster.domain[label.level][problem.open].tolist()) - pinned
-        row = m.model.rows("label", 1, upper=len(free))
-        m.model.add(row[[0] * len(mine)], m.y[mine], 1.0)
+        m.model.row("label", m.y[mine], upper=len(free))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -366,20 +366,33 @@ def milli_each(m: HostModel) -> NDArray[np.int64]:
 # Tasks of a job per domain: arrivals and tasks that stay, less those of a kept job.
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class DomainRows:
-    """A row per domain that counts tasks of an entry there.
-
-    Attributes
-    ----------
-    rows : tasks in the domain, less those of a kept job
-    parts : the domains, ascending
-    most : how many tasks could be there
-    """
+class DomainRows(NamedTuple):
+    """A row per domain that counts tasks of an entry there, less those of a kept job."""
 
     rows: Ints
-    parts: Ints
+    parts: Ints  # the domains, ascending
+    most: Ints  # how many tasks could be there
+
+
+class Tasks(NamedTuple):
+    """What arrives and then what stays of some task sets: columns, hosts in the model, how many."""
+
+    columns: Ints
+    hosts: Ints
     most: Ints
+    arrivals: int  # how many of the columns are x
+
+    @classmethod
+    def of(cls, m: HostModel, sets: Sequence[int]) -> Self:
+        """Return the tasks of some sets."""
+        x, stays = (
+            np.flatnonzero(np.isin(m.x_set, sets)),
+            np.flatnonzero(np.isin(m.stays.set, sets)),
+        )
+        capacity, one = m.capacity[m.x_set[x], m.x_host[x]], np.ones(len(stays), dtype=np.int64)
+        columns = np.append(m.x[x], m.stays.s[stays])
+        hosts = np.append(m.x_host[x], m.stays.host[stays])
+        return cls(columns, hosts, np.append(capacity, one), len(x))
 
 
 def add_domain_rows(
@@ -395,23 +408,37 @@ def add_domain_rows(
 
     `domain` has the domain of each host of the cluster; `lower` and `upper` bound every row.
     """
-    mine, stays = np.flatnonzero(np.isin(m.x_set, sets)), np.flatnonzero(np.isin(m.stays.set, sets))
-    hosts = np.append(m.x_host[mine], m.stays.host[stays])
-    capacity = np.append(
-        m.capacity[m.x_set[mine], m.x_host[mine]], np.ones(len(stays), dtype=np.int64)
-    )
-    parts, part_of = np.unique(domain[m.hosts[hosts]], return_inverse=True)
-    rows = m.model.rows("in domain", len(parts), lower=lower, upper=upper)
-    m.model.add(rows[part_of], np.append(m.x[mine], m.stays.s[stays]), 1.0)
+    tasks = Tasks.of(m, sets)
+    parts, part_of = np.unique(domain[m.hosts[tasks.hosts]], return_inverse=True)
+    rows = m.model.rows("domain", len(parts), lower=lower, upper=upper)
+    m.model.add(rows[part_of], tasks.columns, 1.0)
     if m.kept[entry] != NONE:
-        before = np.bincount(part_of[len(mine) :], minlength=len(parts))
-        there = np.flatnonzero(before)
-        m.model.add(rows[there], m.kept[[entry] * len(there)], -before[there])
-    most = np.bincount(part_of, weights=capacity, minlength=len(parts)).astype(np.int64)
+        before = np.bincount(part_of[tasks.arrivals :], minlength=len(parts))
+        m.model.add(rows, m.kept[entry], -before)
+    most = np.bincount(part_of, weights=tasks.most, minlength=len(parts)).astype(np.int64)
     return DomainRows(rows, parts.astype(np.int64), most)
 
 
-def arrival_of(m: HostModel, entry: int) -> list[tuple[int, float]]:
-    """Return y - k of an entry, 1 if it starts or migrates, as (column, coefficient) pairs."""
+def add_domain_uses(
+    m: HostModel, name: str, entry: int, sets: Sequence[int], domain: np.ndarray
+) -> tuple[DomainRows, Ints]:
+    """Append a variable per domain, 1 where tasks of some sets of an entry are in it."""
+    tasks = sum(n for t in sets for _, _, n in m.task_sets[t].users)
+    found = add_domain_rows(m, entry, sets, domain)
+    use = m.model.variables(name, len(found.parts), upper=1)
+    m.model.add(found.rows, use, -np.minimum(found.most, tasks))
+    return found, use
+
+
+def add_arrival(m: HostModel, row: Ints, entry: int, factor: float) -> None:
+    """Add y - k of an entry, 1 if it starts or migrates, to a row."""
+    m.model.add(row, m.y[entry], factor)
+    if m.kept[entry] != NONE:
+        m.model.add(row, m.kept[entry], -factor)
+
+
+def charge_arrival(m: HostModel, term: str, entry: int, cost: float) -> None:
+    """Add the same to a term that is minimised."""
     kept = m.kept[entry]
-    return [(int(m.y[entry]), 1.0)] + ([(int(kept), -1.0)] if kept != NONE else [])
+    m.model.term(term, m.y[entry], cost, sense="min")
+    m.model.term(term, [] if kept == NONE else kept, -cost, sense="min")

@@ -95,9 +95,8 @@ class PoolVictims:
             for k in back:
                 for d in self._grows(p, k):
                     if d in touched:
-                        row = self.m.model.rows("returned", 1, lower=-1.0)
                         columns = [back[k], self._more_of(p, k, d), touched[d]]
-                        self._sum(row, columns, [1.0, -1.0, -1.0])
+                        self.m.model.row("returned", columns, [1.0, -1.0, -1.0], lower=-1.0)
             for d, column in touched.items():
                 self._limit(p, level, d, column, back)
 
@@ -111,18 +110,17 @@ class PoolVictims:
         m, home = self.m, self.home[p]
         above = np.flatnonzero(self.level > level).tolist() if back else []
         domains = np.flatnonzero((home[[*exact, *above]] > 0).any(axis=0)).tolist()
-        columns = m.model.variables("touched pool", len(domains), upper=1, integer=False)
-        touched: dict[int, int] = dict(zip(domains, columns.tolist(), strict=True))
+        new = m.model.variables("touched pool", len(domains), upper=1, integer=False)
+        touched: dict[int, int] = dict(zip(domains, new.tolist(), strict=True))
         for d, column in touched.items():
             for k in (k for k in (*exact, *above) if home[k, d]):
                 own = self.level[k] == level
-                row = m.model.rows("touched pool", 1, lower=1.0 if own else 0.0)
-                self._sum(row, [column, *m.y[list(self.running[k])]], 1.0)
+                columns = [column, *m.y[list(self.running[k])]]
+                row = m.model.row("touched pool", columns, lower=1.0 if own else 0.0)
                 if not own:
-                    self._sum(row, some, -1.0)
+                    m.model.add(row, some, -1.0)
                 if k in back:
-                    row = m.model.rows("touched pool", 1, lower=0.0)
-                    self._sum(row, [column, back[k]], [1.0, -1.0])
+                    m.model.row("touched pool", [column, back[k]], [1.0, -1.0], lower=0.0)
         return touched
 
     def _grows(self, p: int, job: int) -> list[int]:
@@ -148,10 +146,9 @@ class PoolVictims:
         if (p, job, d) not in self._more:
             m, one, before = self.m, self.pools[p], int(self.home[p][job, d])
             column = m.model.variables("more", 1, upper=1)
-            row = m.model.rows("more", 1, upper=float(before))
             mine = self._taking(p, job) & (one.domain == d)
-            self._sum(row, one.columns[mine], one.amount[mine])
-            self._sum(row, column, -float(self._most(p, job) - before))
+            row = m.model.row("more", one.columns[mine], one.amount[mine], upper=before)
+            m.model.add(row, column, before - self._most(p, job))
             self._more[p, job, d] = int(column[0])
         return self._more[p, job, d]
 
@@ -159,10 +156,9 @@ class PoolVictims:
         """Append the row of a domain."""
         m, one, home = self.m, self.pools[p], self.home[p][:, d]
         highest = np.flatnonzero((self.level >= level) & (home > 0))
-        row = m.model.rows("pool of victims", 1, upper=float(one.left[d]))
-        self._sum(row, [tested], float(home[highest].sum()))
+        row = m.model.row("pool of victims", tested, home[highest].sum(), upper=one.left[d])
         for k in highest.tolist():
-            self._sum(row, m.y[list(self.running[k])], -float(home[k]))
+            m.model.add(row, m.y[list(self.running[k])], -home[k])
         here = one.domain == d
         job = self.job_of_entry[one.entry]
         above = (job != ANY_JOB) & (self.level[job] > level)
@@ -172,34 +168,21 @@ class PoolVictims:
             if home[k] == 0:
                 continue
             if k in back:
-                self._sum(row, self._kept(p, k, d, mine, back[k]), 1.0)
+                m.model.add(row, self._kept(p, k, d, mine, back[k]), 1.0)
             else:
                 counted |= mine & one.stays if d in self._grows(p, k) else mine
-        self._sum(row, one.columns[counted], one.amount[counted])
+        m.model.add(row, one.columns[counted], one.amount[counted])
 
     def _kept(self, p: int, job: int, d: int, mine: NDArray[np.bool_], back: int) -> Ints:
         """Append g of a job: what it has of a domain, back in place or no more than before."""
         m, one, home = self.m, self.pools[p], int(self.home[p][job, d])
         has = m.model.variables("kept of pool", 1, upper=home, integer=False)
-        row = m.model.rows("kept of pool", 1, lower=0.0)
-        self._sum(row, [int(has[0]), back], [1.0, -float(home)])
-        row = m.model.rows("kept of pool", 1, upper=0.0)
-        self._sum(row, one.columns[mine], one.amount[mine])
-        self._sum(row, has, -1.0)
+        m.model.row("kept of pool", [int(has[0]), back], [1.0, -home], lower=0.0)
+        row = m.model.row("kept of pool", one.columns[mine], one.amount[mine], upper=0.0)
+        m.model.add(row, has, -1.0)
         if d in self._grows(p, job):
-            more = self._more_of(p, job, d)
-            self._sum(row, [more], -float(self._most(p, job) - home))
+            m.model.add(row, self._more_of(p, job, d), home - self._most(p, job))
         return has
-
-    def _sum(
-        self,
-        row: Ints,
-        columns: Sequence[int] | Ints,
-        amounts: float | Sequence[float] | NDArray[np.number],
-    ) -> None:
-        """Add some columns to a row."""
-        each = np.broadcast_to(np.asarray(amounts, dtype=np.float64), (len(columns),))
-        self.m.model.add([row[0]] * len(columns), list(columns), each)
 
 
 # For each running job v of level k, where n[v] = 1 - y[v] says that it stops (victim):
@@ -318,14 +301,13 @@ class _PreemptionRows:
             causes = here | self.pools.arrivals(k)
             if label[mine[0]] != NO_LABEL:
                 causes |= labelled
-            row = m.model.rows("victim", 1, lower=1.0)
-            _sum(m, row, m.y[list(mine)])
+            row = m.model.row("victim", m.y[list(mine)], lower=1.0)
             victim = self.victims[k]
-            _sum(m, row, m.x[causes & over(m.x_shape, victim) & (self.x_job != k)])
-            _sum(m, row, m.away[over(away_shape, victim)])
+            m.model.add(row, m.x[causes & over(m.x_shape, victim) & (self.x_job != k)], 1.0)
+            m.model.add(row, m.away[over(away_shape, victim)], 1.0)
             if sharing := self._sharing(mine[0]):
                 same = starts & np.isin(np.arange(len(starts)), sharing)
-                _sum(m, row, m.y[same & over(self.entry_shape, victim)])
+                m.model.add(row, m.y[same & over(self.entry_shape, victim)], 1.0)
 
     def _sharing(self, entry: int) -> list[int]:
         """Return the entries that count in a quota or cap of one."""
@@ -384,18 +366,18 @@ class _PreemptionRows:
         m = self.m
         some = m.model.variables("victims of a level", 1, upper=1, integer=False)
         rows = m.model.rows("victims of a level", len(exact), lower=1.0)
-        m.model.add(rows, some[[0] * len(exact)], 1.0)
+        m.model.add(rows, some, 1.0)
         for row, k in zip(rows, exact, strict=True):
-            _sum(m, [row], m.y[list(self.running[k])])
+            m.model.add(row, m.y[list(self.running[k])], 1.0)
         for k in jobs:
             hosts = np.unique(m.stays.host[self.places[k]])
             own = k in exact
             rows = m.model.rows("touched", len(hosts), lower=1.0 if own else 0.0)
             m.model.add(rows, touched[hosts], 1.0)
             for e in self.running[k]:
-                m.model.add(rows, m.y[[e] * len(hosts)], 1.0)
+                m.model.add(rows, m.y[e], 1.0)
             if not own:
-                m.model.add(rows, some[[0] * len(hosts)], -1.0)
+                m.model.add(rows, some, -1.0)
         return some
 
     def _returned(self, touched: Ints, moves: Ints, movers: Ints) -> dict[int, int]:
@@ -413,7 +395,7 @@ class _PreemptionRows:
             hosts = np.unique(m.stays.host[self.places[k]])
             rows = m.model.rows("touched", len(hosts), lower=0.0)
             m.model.add(rows, touched[hosts], 1.0)
-            m.model.add(rows, [column] * len(hosts), -1.0)
+            m.model.add(rows, column, -1.0)
         return column_of
 
     def _add_capacity(
@@ -447,14 +429,14 @@ class _PreemptionRows:
         for k in victims:
             at = self.places[k][rows[m.stays.host[self.places[k]]] >= 0]
             for e in self.running[k]:
-                m.model.add(rows[m.stays.host[at]], m.y[[e] * len(at)], -stay_demand[at])
+                m.model.add(rows[m.stays.host[at]], m.y[e], -stay_demand[at])
         for k, column in back.items():
             at = self.places[k][rows[m.stays.host[self.places[k]]] >= 0]
             at = at[stay_demand[at] > 0]
             left = m.model.variables("moved back", len(at), upper=1, integer=False)
             each = m.model.rows("moved back", len(at), lower=0.0)
             m.model.add(each, left, 1.0)
-            m.model.add(each, [column] * len(at), -1.0)
+            m.model.add(each, column, -1.0)
             for e in self.running[k]:
                 mine = np.flatnonzero(m.stays.entry == e)[np.searchsorted(self.places[k], at)]
                 m.model.add(each, m.stays.s[mine], 1.0)
@@ -489,15 +471,14 @@ class _PreemptionRows:
                 amount = [m.problem.demand_of(m.choice(entry), key[1]) for entry in m.entries]
                 above = [w for w in victims if key[0] in accounts[self.running[w][0]]]
                 fixed = float(sum(amount[self.running[w][0]] for w in above))
-                row = m.model.rows("quota of victims", 1, upper=left[key] - fixed)
+                mine = list(self.running[k])
+                row = m.model.row("quota of victims", m.y[mine], -fixed, upper=left[key] - fixed)
                 for e, entry in enumerate(m.entries):
                     job = int(self._job_of_entry[e])
                     kept = entry.job != ANY_JOB and job not in above
                     starts = entry.job == ANY_JOB and not entry_above[e]
                     if key[0] in accounts[e] and (kept or starts):
-                        m.model.add(row, m.y[[e]], float(amount[e]))
-                for e in self.running[k]:
-                    m.model.add(row, m.y[[e]], -fixed)
+                        m.model.add(row, m.y[e], float(amount[e]))
 
 
 def close_hosts_of_victims(m: HostModel) -> None:
@@ -517,18 +498,17 @@ def close_hosts_of_victims(m: HostModel) -> None:
         places = m.stays.host[m.stays.entry == e]
         arrived = m.placement.arrivals[m.hosts[places]].sum(axis=0)
         if arrived[: level + 1].any():
-            m.model.add(m.model.rows("no profit", 1, lower=1.0), m.y[[e]], 1.0)
+            m.model.row("no profit", m.y[e], lower=1.0)
             continue
         there = np.isin(m.x_host, places)
         below = np.flatnonzero(there & (rank <= level))
         rows = m.model.rows("no profit", len(below), upper=0.0)
         m.model.add(rows, m.x[below], 1.0)
-        m.model.add(rows, m.y[[e] * len(below)], -m.capacity[m.x_set[below], m.x_host[below]])
+        m.model.add(rows, m.y[e], -m.capacity[m.x_set[below], m.x_host[below]])
         if arrived.any():
             continue
-        row = m.model.rows("victim", 1, lower=1.0)
-        m.model.add(row, m.y[[e]], 1.0)
-        _sum(m, row, m.x[there & (rank > level) & ~at_home])
+        comes = m.x[there & (rank > level) & ~at_home]
+        m.model.row("victim", np.append(m.y[e], comes), lower=1.0)
 
 
 def _at_home(m: HostModel) -> NDArray[np.bool_]:
@@ -536,8 +516,3 @@ def _at_home(m: HostModel) -> NDArray[np.bool_]:
     homes = set(zip(m.stays.set.tolist(), m.stays.host.tolist(), strict=True))
     pairs = zip(m.x_set.tolist(), m.x_host.tolist(), strict=True)
     return np.array([pair in homes for pair in pairs], dtype=np.bool_)
-
-
-def _sum(m: HostModel, row: Sequence[int] | Ints, columns: Ints) -> None:
-    """Add some columns to a row."""
-    m.model.add([row[0]] * len(columns), columns, 1.0)

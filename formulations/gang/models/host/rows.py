@@ -14,8 +14,10 @@ from placewright.array_types import Ints
 from placewright.formulations.gang.models.host.model import (
     NONE,
     HostModel,
+    Tasks,
+    add_arrival,
     add_domain_rows,
-    arrival_of,
+    add_domain_uses,
     milli_each,
 )
 from placewright.formulations.gang.problem.gpu_parts import mask_of
@@ -207,11 +209,9 @@ def _slices(m: HostModel, cuts: PartVariables, uses: tuple[Ints, Ints, Ints], st
             if not on.any():
                 continue
             takes = np.where(masks[mine] > 0, WHOLE_GPU * on, use_milli[mine])
-            row = m.model.rows("slice", 1, upper=WHOLE_GPU)
-            m.model.add(row[[0] * len(mine)], use[mine], takes)
+            m.model.row("slice", use[mine], takes, upper=WHOLE_GPU)
         media = mine[masks[mine] >> MEMORY_SLICES > 0]
-        row = m.model.rows("media", 1, upper=1.0)
-        m.model.add(row[[0] * len(media)], use[media], 1.0)
+        m.model.row("media", use[media], upper=1.0)
 
 
 def stay_mask(m: HostModel, place: int) -> int:
@@ -409,30 +409,18 @@ def add_topology_rows(m: HostModel) -> None:
 
 def _joint(m: HostModel, entry: int, sets: list[int], level: int) -> None:
     """All tasks of a job in one domain."""
-    total = sum(n for t in sets for _, _, n in m.task_sets[t].users)
-    found = add_domain_rows(m, entry, sets, m.problem.cluster.domain[level])
-    chosen = m.model.variables("joint", len(found.parts), upper=1)
-    m.model.add(found.rows, chosen, -float(total))
-    row = m.model.rows("joint", 1, upper=0.0)
-    m.model.add(row[[0] * len(chosen)], chosen, 1.0)
-    for column, sign in arrival_of(m, entry):
-        m.model.add(row, [column], [-sign])
+    _, chosen = add_domain_uses(m, "joint", entry, sets, m.problem.cluster.domain[level])
+    add_arrival(m, m.model.row("joint", chosen, upper=0.0), entry, -1.0)
 
 
 def _num_hosts(m: HostModel, entry: int, sets: list[int], asked: HostRange) -> None:
     """All tasks of some sets of a job on so many hosts."""
-    total = sum(n for t in sets for _, _, n in m.task_sets[t].users)
     hosts = m.problem.cluster.domain[-1]
-    found = add_domain_rows(m, entry, sets, hosts)
-    used = m.model.variables("hosts", len(found.parts), upper=1)
-    m.model.add(found.rows, used, -np.minimum(found.most, total))
+    _, used = add_domain_uses(m, "hosts", entry, sets, hosts)
     if asked.least > 1:
         m.model.add(add_domain_rows(m, entry, sets, hosts, lower=0.0, upper=np.inf).rows, used, -1)
     for number, sign in ((asked.most, 1.0), (asked.least, -1.0)):
-        row = m.model.rows("hosts", 1, upper=0.0)
-        m.model.add(row[[0] * len(used)], used, sign)
-        for column, arrives in arrival_of(m, entry):
-            m.model.add(row, [column], [-sign * number * arrives])
+        add_arrival(m, m.model.row("hosts", used, sign, upper=0.0), entry, -sign * number)
 
 
 def _task_slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
@@ -455,7 +443,7 @@ def _task_slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
     of_pair = [known.index(pair) for pair in pairs]
     rows = m.model.rows("staying slice", len(stays), upper=0.0)
     m.model.add(rows, m.stays.s[stays], 1.0)
-    m.model.add(rows, m.kept[[entry] * len(stays)], -1.0)
+    m.model.add(rows, m.kept[entry], -1.0)
     m.model.add(rows, g[of_pair], -1.0)
     each, of_slice = np.unique([i for i, _ in known], return_inverse=True)
     m.model.add(m.model.rows("staying slice", len(each), upper=1.0)[of_slice], g, 1.0)
@@ -491,7 +479,7 @@ def _anti_affinity(
         others = [column for column in others if column != NONE]
         rows = m.model.rows("label", len(others), upper=1.0)
         m.model.add(rows, others, 1.0)
-        m.model.add(rows, m.stays.s[[p] * len(others)], 1.0)
+        m.model.add(rows, m.stays.s[p], 1.0)
 
 
 # Rows of pools: what the tasks and jobs of a domain take together <= what it has.
@@ -539,7 +527,8 @@ def _taking(m: HostModel, pool: Pool, left: Ints) -> PoolColumns:
     """Append which domains jobs of several tasks use; return all that takes of a pool."""
     entry_of_set = np.array([s.users[0][0] for s in m.task_sets], dtype=np.int64)
     x, stays = np.flatnonzero(pool.demand[m.x_shape]), np.flatnonzero(pool.demand[m.stay_shape])
-    columns, domains = [m.x[x], m.stays.s[stays]], [*_domains(m, pool, x, stays)]
+    columns = [m.x[x], m.stays.s[stays]]
+    domains = [pool.domain[m.hosts[h]] for h in (m.x_host[x], m.stays.host[stays])]
     amounts = [pool.demand[m.x_shape[x]], pool.demand[m.stay_shape[stays]]]
     entries = [entry_of_set[m.x_set[x]], m.stays.entry[stays]]
     for e, choice in enumerate(map(m.choice, m.entries)):
@@ -558,24 +547,17 @@ def _taking(m: HostModel, pool: Pool, left: Ints) -> PoolColumns:
     return PoolColumns(pool, left, taking, where, each, of, in_place)
 
 
-def _domains(m: HostModel, pool: Pool, x: Ints, stays: Ints) -> tuple[Ints, Ints]:
-    """Return the domains of some x and of some places."""
-    return pool.domain[m.hosts[m.x_host[x]]], pool.domain[m.hosts[m.stays.host[stays]]]
-
-
 def _use(m: HostModel, entry: int, tasks: int, pool: Pool) -> tuple[Ints, Ints]:
     """Append whether a job of several tasks uses each domain; return the domains and columns."""
     sets = [t for t, one in enumerate(m.task_sets) if one.users[0][0] == entry]
-    x, stays = np.flatnonzero(np.isin(m.x_set, sets)), np.flatnonzero(np.isin(m.stays.set, sets))
-    parts, row = np.unique(np.concatenate(_domains(m, pool, x, stays)), return_inverse=True)
+    there = Tasks.of(m, sets)
+    parts, row = np.unique(pool.domain[m.hosts[there.hosts]], return_inverse=True)
     use = m.model.variables("use", len(parts), upper=1)
-    there = np.append(m.x[x], m.stays.s[stays])
-    places = np.append(m.capacity[m.x_set[x], m.x_host[x]], np.ones(len(stays), dtype=np.int64))
-    most = np.minimum(np.bincount(row, weights=places, minlength=len(parts)), tasks)
+    most = np.minimum(np.bincount(row, weights=there.most, minlength=len(parts)), tasks)
     at_most = m.model.rows("in domain", len(parts), upper=0.0)
     at_least = m.model.rows("in domain", len(parts), lower=0.0)
     for rows, each in ((at_most, most), (at_least, np.ones(len(parts)))):
-        m.model.add(rows[row], there, 1.0)
+        m.model.add(rows[row], there.columns, 1.0)
         m.model.add(rows, use, -each)
     return parts.astype(np.int64), use
 
@@ -640,6 +622,5 @@ def _limit(m: HostModel, most: int | None, parts: Sequence[tuple[int, int, int]]
         return
     unit = gcd(*(coefficient for _, coefficient, _ in parts)) or 1
     constant = sum(constant for _, _, constant in parts) // unit
-    row = m.model.rows("disruption budget", 1, lower=float(constant - most // unit))
-    columns = [column for column, _, _ in parts]
-    m.model.add(row[[0] * len(parts)], columns, [c / unit for _, c, _ in parts])
+    columns, coefficients = [c for c, _, _ in parts], [c / unit for _, c, _ in parts]
+    m.model.row("disruption budget", columns, coefficients, lower=constant - most // unit)

@@ -140,9 +140,8 @@ class _NecessityRows:
 
     def _at_most(self, parts: Ints, tasks: Ints, amounts: float | Numbers) -> None:
         """Append the row: sum of the parts <= weighted sum of the tasks."""
-        row = self.m.model.rows(NECESSITY, 1, upper=0.0)
-        self._sum(row, parts, 1.0)
-        self._sum(row, tasks, -np.asarray(amounts, dtype=np.float64))
+        row = self.m.model.row(NECESSITY, parts, upper=0.0)
+        self.m.model.add(row, tasks, -np.asarray(amounts))
 
     def add(self, e: int) -> None:
         """Append the rows of one running job, an entry."""
@@ -158,8 +157,7 @@ class _NecessityRows:
             mine = places[(m.stays.host[places] == h) & (self.stay_gpu[places] > 0)]
             if len(mine):
                 reasons += [*self._shared_gpus(h, mine), self._whole_gpus(h, mine)]
-        row = m.model.rows(NECESSITY, 1, lower=1.0)
-        self._sum(row, np.array([m.y[e], *reasons]), 1.0)
+        m.model.row(NECESSITY, [m.y[e], *reasons], lower=1.0)
         self._forbid_profit(e, places)
 
     def _reason(
@@ -180,11 +178,7 @@ class _NecessityRows:
     ) -> None:
         row = self.m.model.rows(block, 1, lower=least, when=z)
         given = amounts if isinstance(amounts, float) else np.concatenate(list(amounts))
-        self._sum(row, np.concatenate(columns), given)
-
-    def _sum(self, row: Ints, columns: Ints, amounts: float | Numbers) -> None:
-        """Add some columns to a row."""
-        self.m.model.add([row[0]] * len(columns), columns, amounts)
+        self.m.model.add(row, np.concatenate(columns), given)
 
     def _resources(self, places: Ints) -> Iterator[int]:
         """Yield a reason for each resource of each host that the job uses."""
@@ -295,7 +289,7 @@ class _NecessityRows:
         x = np.flatnonzero(barred)
         rows = m.model.rows(COUNTED, len(x), upper=0.0)
         m.model.add(rows, m.x[x], 1.0)
-        m.model.add(rows, m.y[[e] * len(x)], -m.capacity[m.x_set[x], m.x_host[x]])
+        m.model.add(rows, m.y[e], -m.capacity[m.x_set[x], m.x_host[x]])
         if m.problem.part_demands is None:
             self._keep_gpus_free(e, places, level)
 
@@ -313,11 +307,10 @@ class _NecessityRows:
                 back = ran[self.stay_level[ran] >= level]
                 milli = np.minimum(self.stay_gpu, WHOLE_GPU)
                 most = float(milli[back].sum())
-                row = m.model.rows(NECESSITY, 1, upper=slots.free[i] - most)
-                self._sum(row, slots.b[b], slots.parts.milli[slots.b_key[b]])
-                self._sum(row, m.stays.s[ran], milli[ran])
-                self._sum(row, m.y[m.stays.entry[back]], -milli[back])
-                self._sum(row, m.y[[e]], -most)
+                row = m.model.row(NECESSITY, m.y[e], -most, upper=slots.free[i] - most)
+                m.model.add(row, slots.b[b], slots.parts.milli[slots.b_key[b]])
+                m.model.add(row, m.stays.s[ran], milli[ran])
+                m.model.add(row, m.y[m.stays.entry[back]], -milli[back])
 
 
 def _positions(of: Ints, size: int) -> list[Ints]:

@@ -13,9 +13,12 @@ from placewright.formulations.gang.models.host.model import (
     NONE,
     DomainRows,
     HostModel,
+    Tasks,
     TaskSet,
+    add_arrival,
     add_domain_rows,
-    arrival_of,
+    add_domain_uses,
+    charge_arrival,
     milli_each,
 )
 from placewright.formulations.gang.models.host.rows import ANY_FREE, GpuSlots, add_topology_rows
@@ -150,8 +153,7 @@ class _Collective:
     def __init__(self, m: HostModel, speeds: LinkBandwidths, t: int, group: Group) -> None:
         self.m, self.speeds, self.t, self.group = m, speeds, t, group
         self.entry = m.task_sets[t].users[0][0]
-        at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
-        self.hosts = np.unique(m.hosts[at])
+        self.hosts = np.unique(m.hosts[Tasks.of(m, [t]).hosts])
         number = int(speeds.nvlink_domain.max(initial=0)) + 1
         # All hosts of an NVLink domain are equal.
         self.leaving = np.full(number, UNLIMITED, dtype=np.int64)
@@ -197,20 +199,14 @@ class _Collective:
 
     def _use(self, domain: np.ndarray) -> tuple[DomainRows, Ints]:
         """Append a variable per domain that says whether it is used."""
-        m = self.m
-        found = add_domain_rows(m, self.entry, [self.t], domain)
-        use = m.model.variables("use", len(found.parts), upper=1)
-        m.model.add(found.rows, use, -np.minimum(found.most, self.group.count).astype(np.float64))
-        return found, use
+        return add_domain_uses(self.m, "use", self.entry, [self.t], domain)
 
     def _more_than_one(self, use: Ints, column: int) -> None:
         """Force a column to 1 if a job that starts or migrates uses more than one domain."""
         m = self.m
-        row = m.model.rows("use", 1, upper=0.0)
-        m.model.add(row[[0] * len(use)], use, 1.0)
-        for y, sign in arrival_of(m, self.entry):
-            m.model.add(row, [y], [-sign])
-        m.model.add(row, [column], [-float(min(len(use), self.group.count) - 1)])
+        row = m.model.row("use", use, upper=0.0)
+        add_arrival(m, row, self.entry, -1.0)
+        m.model.add(row, column, 1 - min(len(use), self.group.count))
 
     def _leaving(self, islands: DomainRows, use: Ints) -> None:
         """Append the rows of links out of NVLink domains."""
@@ -225,7 +221,7 @@ class _Collective:
         some = np.flatnonzero(mbps < UNLIMITED)
         rows = m.model.rows("leaving", len(some), upper=1.0)
         m.model.add(rows, use[some], 1.0)
-        m.model.add(rows, spans[[0] * len(some)], 1.0)
+        m.model.add(rows, spans, 1.0)
         m.model.add(rows, [self._slow(int(mbps[i])) for i in some], -1.0)
 
     def _inside(self, islands: DomainRows, use: Ints) -> None:
@@ -292,13 +288,10 @@ def _crossing(
 ) -> list[tuple[int, int]]:
     """Append whether a set crosses the link of each domain; return (domain, column) pairs."""
     entry = task_set.users[0][0]
-    at = np.append(m.x_host[m.x_set == t], m.stays.host[m.stays.set == t])
-    if len(np.unique(one.domain[m.hosts[at]])) < 2:
+    if len(np.unique(one.domain[m.hosts[Tasks.of(m, [t]).hosts]])) < 2:
         return []
-    found = add_domain_rows(m, entry, [t], one.domain)
     count = float(group.count)
-    cross = m.model.variables("cross", len(found.parts), upper=1)
-    m.model.add(found.rows, cross, -np.minimum(found.most, group.count).astype(np.float64))
+    found, cross = add_domain_uses(m, "cross", entry, [t], one.domain)
     holds_all = found.most >= group.count
     if holds_all.any():
         full = m.model.variables("all", int(holds_all.sum()), upper=1)
@@ -316,9 +309,7 @@ def _over(
     columns, rates = np.array([*crossing, *kept], dtype=np.int64).T
     # A whole number: backends that take integers alone may solve the model.
     over = m.model.variables("over", 1, upper=float(max(int(rates.sum()) - room, 0)))
-    row = m.model.rows("link", 1, upper=float(room))
-    m.model.add(row[[0] * len(columns)], columns, rates.astype(np.float64))
-    m.model.add(row, over, -1.0)
+    m.model.add(m.model.row("link", columns, rates, upper=room), over, -1.0)
     # What pinned jobs alone exceed counts on neither side.
     m.model.term(CONTENTION, over, 1.0, sense="min", constant=float(min(room, 0)))
     most = sum(rate for _, rate in kept)
@@ -334,7 +325,7 @@ def _over(
     m.model.add(rows[0], before, 1.0)
     m.model.add(rows[0], exceeds, -float(most - room))
     m.model.add(rows[1], before, 1.0)
-    m.model.add(rows[[1] * len(held)], held, -each.astype(np.float64))
+    m.model.add(rows[1], held, -each)
     m.model.add(rows[1], exceeds, float(room))
     m.model.term(CONTENTION, before, -1.0, sense="min")
 
@@ -473,13 +464,8 @@ class _Host:
     def _at_most(self, name: str, terms: list[tuple[int, float]], limit: Sum) -> None:
         """Append a row: these terms are no more than the limit."""
         constant, columns = limit
-        row = self.m.model.rows(name, 1, upper=constant)
         both = [*terms, *((column, -factor) for column, factor in columns)]
-        self.m.model.add(
-            row[[0] * len(both)],
-            np.array([column for column, _ in both], dtype=np.int64),
-            np.array([factor for _, factor in both]),
-        )
+        self.m.model.row(name, [c for c, _ in both], [f for _, f in both], upper=constant)
 
     def _counted(self, milli: int) -> tuple[Sum, Sum]:
         """Return how many GPUs are large enough, and what they have left, counted per host."""
@@ -578,32 +564,15 @@ def _add_worth(m: HostModel, term: str, each: list[int]) -> None:
 def _levels(m: HostModel, t: int, task_set: TaskSet, group: Group) -> None:
     """Append the domains that a set uses: one of a required level, others at spread cost."""
     entry = task_set.users[0][0]
-    mine, stays = np.flatnonzero(m.x_set == t), np.flatnonzero(m.stays.set == t)
-    hosts = np.append(m.x_host[mine], m.stays.host[stays])
-    columns = np.append(m.x[mine], m.stays.s[stays])
-    most = np.append(m.capacity[t, m.x_host[mine]], np.ones(len(stays), dtype=np.int64))
     weights = dict(group.weights)
     for level in sorted(set(weights) | ({group.required} - {NO_LEVEL})):
-        domain = m.problem.cluster.domain[level][m.hosts[hosts]]
-        parts, part_of = np.unique(domain, return_inverse=True)
-        held = np.bincount(part_of, weights=most, minlength=len(parts))
-        z = m.model.variables("z", len(parts), upper=1)
-        rows = m.model.rows("domain", len(parts), upper=0.0)
-        m.model.add(rows[part_of], columns, 1.0)
-        m.model.add(rows, z, -np.minimum(held, group.count))
-        before = np.bincount(part_of[len(mine) :], minlength=len(parts))
-        kept = np.flatnonzero(before)
-        m.model.add(rows[kept], m.kept[[entry] * len(kept)], -before[kept])
+        _, z = add_domain_uses(m, "z", entry, [t], m.problem.cluster.domain[level])
         if level == group.required:
-            row = m.model.rows("required level", 1, upper=0.0)
-            m.model.add(row, z, 1.0)
-            for column, sign in arrival_of(m, entry):
-                m.model.add(row, [column], [-sign])
+            add_arrival(m, m.model.row("required level", z, upper=0.0), entry, -1.0)
         if level in weights:
             cost = float(group.milli_gpu * weights[level])
             m.model.term("spread", z, cost, sense="min")
-            for column, sign in arrival_of(m, entry):
-                m.model.term("spread", [column], [-cost * sign], sense="min")
+            charge_arrival(m, "spread", entry, -cost)
 
 
 def _opened(m: HostModel) -> None:
@@ -666,32 +635,23 @@ def _proximity(m: HostModel) -> None:
     for entry, mine in sets_of.items():
         tasks = sum(n for t in mine for _, _, n in m.task_sets[t].users)
         pairs = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
-        for column, sign in arrival_of(m, entry):
-            m.model.term("proximity", [column], [pairs * sign], sense="min")
-        at, stays = np.flatnonzero(np.isin(m.x_set, mine)), np.flatnonzero(m.stays.entry == entry)
-        columns = np.append(m.x[at], m.stays.s[stays])
-        hosts = np.append(m.x_host[at], m.stays.host[stays])
-        most = np.append(m.capacity[m.x_set[at], m.x_host[at]], np.ones(len(stays), dtype=np.int64))
+        charge_arrival(m, "proximity", entry, pairs)
+        there = Tasks.of(m, mine)
         for domain in m.problem.cluster.domain:
-            _together(m, entry, columns, domain[m.hosts[hosts]], most, tasks)
+            _together(m, entry, there, domain[m.hosts[there.hosts]], tasks)
 
 
-def _together(
-    m: HostModel, entry: int, columns: Ints, domain: np.ndarray, most: Ints, tasks: int
-) -> None:
+def _together(m: HostModel, entry: int, there: Tasks, domain: np.ndarray, tasks: int) -> None:
     """Append the claims of one job's tasks (a column each) in the domains of one level."""
     parts, part_of = np.unique(domain, return_inverse=True)
-    held = np.bincount(part_of, weights=most, minlength=len(parts))
+    held = np.bincount(part_of, weights=there.most, minlength=len(parts))
     claims = [(d, k) for d, h in enumerate(held) for k in range(2, min(int(h), tasks) + 1)]
     d, k = np.array(claims, dtype=np.int64).reshape(-1, 2).T
     together = m.model.variables("together", len(k), upper=1)
     rows = m.model.rows("count", len(parts), upper=0.0)
     m.model.add(rows[d], together, k)
-    m.model.add(rows[part_of], columns, -1.0)
+    m.model.add(rows[part_of], there.columns, -1.0)
     if m.kept[entry] != NONE:
         # A kept job's pairs do not count: no claim on them.
-        row = m.model.rows("count", 1, upper=0.0)
-        m.model.add(row[[0] * len(k)], together, k)
-        for column, sign in arrival_of(m, entry):
-            m.model.add(row, [column], [-tasks * sign])
+        add_arrival(m, m.model.row("count", together, k, upper=0.0), entry, -tasks)
     m.model.term("proximity", together, -(k * (k - 1) // 2), sense="min")
