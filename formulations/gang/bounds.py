@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.freed import evacuation_cost
 from placewright.formulations.gang.models.aggregate.host_classes import ResourceGrid
@@ -99,7 +98,7 @@ class DualPrices:
         cls,
         problem: Problem,
         grid: ResourceGrid,
-        price: NDArray[np.float64],
+        price: Floats,
         budget_prices: BudgetPrices = NO_BUDGET_PRICES,
     ) -> Self:
         """Take the prices of the first shapes, and price the others at what they displace.
@@ -122,7 +121,7 @@ class DualPrices:
             raise ValueError("the grid is not one of cleared hosts: prices would prove too much")
         model = problem.host_kind
         of_model = [np.flatnonzero(problem.open & (model == m)) for m in np.unique(model)]
-        parts: list[tuple[Ints, NDArray[np.bool_]]] = [
+        parts: list[tuple[Ints, Bools]] = [
             (mine, np.any(problem.shape_allowed[:, mine], axis=1)) for mine in of_model if len(mine)
         ]
         top = [grid.free[mine].max(axis=0) for mine, _ in parts]
@@ -198,7 +197,7 @@ class DualPrices:
         tasks = sum(g.count * int(self.price[g.shape]) for g in choice.groups)
         return choice.value * SCALE - tasks
 
-    def loss_per_host(self, placement: Placement) -> NDArray[np.float64]:
+    def loss_per_host(self, placement: Placement) -> Floats:
         """Return how much less value each host holds than it could, float64 (hosts,)."""
         held = np.zeros(len(self.best_of_host), dtype=np.int64)
         _, _, host, shape = self.problem.running_tasks.T
@@ -388,7 +387,7 @@ def freed_bounds(problem: Problem, session: Session) -> Iterator[Bound]:
         )
 
 
-def _least_cost(problem: Problem, freeing: FreeableDomains) -> NDArray[np.int64]:
+def _least_cost(problem: Problem, freeing: FreeableDomains) -> Ints:
     """Disruption of emptying each domain at least; a job in several counts in each by its part."""
     cost = np.zeros(len(freeing.worth_of_domain), dtype=np.int64)
     for running in problem.running.values():
@@ -404,7 +403,7 @@ def _least_cost(problem: Problem, freeing: FreeableDomains) -> NDArray[np.int64]
     return cost
 
 
-def _knapsack(gain: NDArray[np.int64], worth: NDArray[np.int64], budget: int) -> int:
+def _knapsack(gain: Ints, worth: Ints, budget: int) -> int:
     """Fractional knapsack: the largest gain of domains whose worth adds up to at most `budget`.
 
     At any price per unit of worth, the price of `budget` and what domains gain beyond their price

@@ -16,9 +16,8 @@ from itertools import takewhile
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds import DualPrices, trivial_bounds
 from placewright.formulations.gang.heuristics.displace import displace_greedily
@@ -266,13 +265,13 @@ class _WarmStart:
     cluster: Cluster
     shapes: Ints
     sizes: Ints
-    prices: NDArray[np.float64]
+    prices: Floats
     budget_prices: BudgetPrices
     keys: Ints
     cuts: Ints
 
     @classmethod
-    def of(cls, model: HostPatternModel, row_duals: NDArray[np.float64]) -> Self:
+    def of(cls, model: HostPatternModel, row_duals: Floats) -> Self:
         """Keep the patterns of least reduced-cost loss; those in use have none."""
         tuning = parameters.PARAMETERS.incremental
         counts, patterns = model

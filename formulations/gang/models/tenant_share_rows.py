@@ -24,9 +24,8 @@ from math import gcd
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang.problem.limits import (
     SCALE,
     SHARE_TERMS,
@@ -87,8 +86,8 @@ def with_actual_shares(
     y_class: Ints,
     y_choice: Ints,
     shares: tuple[TenantShare, ...],
-    point: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    point: Floats,
+) -> Floats:
     """Return a point with the same y, and the shares and ordered sums that follow from it.
 
     Variables of later terms may have any value that rows allow; a search that starts from the point
@@ -127,7 +126,7 @@ class _Rows:
         self._upper: list[int] = []
         self._row: list[Ints] = [np.zeros(0, dtype=np.int64)]
         self._column: list[Ints] = [np.zeros(0, dtype=np.int64)]
-        self._value: list[NDArray[np.float64]] = [np.zeros(0)]
+        self._value: list[Floats] = [np.zeros(0)]
 
     def add(self, upper: int, columns: Ints, values: list[int]) -> None:
         """Collect one row."""

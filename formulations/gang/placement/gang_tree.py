@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
@@ -27,9 +26,7 @@ from placewright.topology import Cluster
 # Host selection for gangs: on which hosts the tasks of a group go, by displacement cost.
 
 
-ChooseHosts: TypeAlias = Callable[
-    [Cluster, Group, NDArray[np.float64], Ints], list[tuple[int, int]]
-]
+ChooseHosts: TypeAlias = Callable[[Cluster, Group, Floats, Ints], list[tuple[int, int]]]
 """Host selection of a group: (host, tasks) pairs, [] if it does not fit.
 
 Its arguments are the cluster, the group, what displacing costs per host, float64 (hosts,), and how
@@ -37,7 +34,7 @@ many tasks each host then holds, int64 (hosts,)."""
 
 
 def compact_hosts(
-    cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
+    cluster: Cluster, group: Group, loss: Floats, each: Ints
 ) -> list[tuple[int, int]]:
     """Choose hosts in the innermost weighted domain that holds all tasks, of least cost per task.
 
@@ -75,7 +72,7 @@ def compact_hosts(
 
 
 def cheapest_hosts(
-    cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
+    cluster: Cluster, group: Group, loss: Floats, each: Ints
 ) -> list[tuple[int, int]]:
     """Choose the hosts of least cost; among equal ones those in domains that hold most tasks.
 
@@ -118,7 +115,7 @@ def cheapest_hosts(
 
 
 def _cheapest_domain(
-    hosts: Ints, domain: Ints, loss: NDArray[np.float64], each: Ints, count: int
+    hosts: Ints, domain: Ints, loss: Floats, each: Ints, count: int
 ) -> tuple[int, float]:
     """Return the domain where `count` tasks cost least on its best hosts, and that cost.
 
@@ -336,7 +333,7 @@ def tasks_on_tree(
 
 
 def place_tied_groups(
-    placement: Placement, choice: Choice, within: Mapping[int, NDArray[np.bool_]] | None = None
+    placement: Placement, choice: Choice, within: Mapping[int, Bools] | None = None
 ) -> list[TaskPlacement] | None:
     """Place all groups of a tied option where they fit; None, and nothing changed, if they do not.
 
@@ -357,15 +354,15 @@ def place_tied_groups(
     return None
 
 
-def _domains_for_all(held: list[Ints], group: Group, level: int) -> NDArray[np.bool_]:
+def _domains_for_all(held: list[Ints], group: Group, level: int) -> Bools:
     """Return which domains of a level hold all tasks of a group, bool (domains,)."""
     if group.domain_limit is not None and level >= group.domain_limit.level:
         return np.zeros(len(held[level]), dtype=np.bool_)  # inside a domain that takes too few
-    enough: NDArray[np.bool_] = held[level] >= group.count
+    enough: Bools = held[level] >= group.count
     return enough
 
 
-def _joint_domains(placement: Placement, choice: Choice, open_: NDArray[np.bool_]) -> list[int]:
+def _joint_domains(placement: Placement, choice: Choice, open_: Bools) -> list[int]:
     """Return domains of the joint level that hold each group alone, the fullest first."""
     cluster = placement.problem.cluster
     number = len(cluster.names[choice.joint_level])
@@ -385,8 +382,8 @@ def _joint_domains(placement: Placement, choice: Choice, open_: NDArray[np.bool_
 def _all_groups(
     placement: Placement,
     choice: Choice,
-    open_: NDArray[np.bool_],
-    within: Mapping[int, NDArray[np.bool_]],
+    open_: Bools,
+    within: Mapping[int, Bools],
 ) -> list[TaskPlacement] | None:
     """Place the groups of an option on open hosts, the largest first; all or none."""
     puts: list[TaskPlacement] = []
@@ -435,7 +432,7 @@ def _with_hosts_of(
 
 
 def _place(
-    placement: Placement, group: Group, index: int, open_: NDArray[np.bool_]
+    placement: Placement, group: Group, index: int, open_: Bools
 ) -> list[TaskPlacement] | None:
     """Place a group in the smallest domain that holds it, and there on few of its sub-domains.
 
@@ -502,7 +499,7 @@ def _takes_fullest(problem: Problem, group: Group) -> bool:
 
 
 def _fullest(
-    placement: Placement, group: Group, level: int, within: NDArray[np.bool_], held: list[Ints]
+    placement: Placement, group: Group, level: int, within: Bools, held: list[Ints]
 ) -> list[tuple[int, int]]:
     """Return domains of a level that hold most tasks of a group, and how many each takes."""
     tasks = np.where(within, placement.fits(group.shape), 0)
@@ -522,7 +519,7 @@ def levels_to_try(cluster: Cluster, group: Group) -> list[int]:
     return sorted(levels | set(range(len(cluster.levels) if group.counts_all_levels else 0)))
 
 
-def _tasks_per_domain(placement: Placement, group: Group, open_: NDArray[np.bool_]) -> list[Ints]:
+def _tasks_per_domain(placement: Placement, group: Group, open_: Bools) -> list[Ints]:
     """Return per level how many tasks of a group each domain holds now."""
     return tasks_by_level(*_asked(placement, group, open_))
 
@@ -568,7 +565,7 @@ def _distribute(
 
 
 def cheapest_hosts_of_tree(
-    cluster: Cluster, group: Group, loss: NDArray[np.float64], each: Ints
+    cluster: Cluster, group: Group, loss: Floats, each: Ints
 ) -> list[tuple[int, int]]:
     """Choose hosts for a group with slices or domain limits, by least cost per task.
 
@@ -611,7 +608,7 @@ def cheapest_hosts_of_tree(
 def _cheapest_in(
     cluster: Cluster,
     held: list[Ints],
-    rate: list[NDArray[np.float64]],
+    rate: list[Floats],
     level: int,
     parts: Ints,
     count: int,

@@ -9,8 +9,8 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.gang_tree import levels_to_try, place_tied_groups
 from placewright.formulations.gang.placement.placement import Placement
@@ -125,7 +125,7 @@ def _fill_singles(placement: Placement, quota: dict[QuotaKey, int], c: int, o: i
     return False
 
 
-def _best_fit(placement: Placement, hosts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _best_fit(placement: Placement, hosts: Ints) -> Ints:
     """Return the first host of `_best_fit_order` for a task of whole GPUs, without sorting."""
     for key in (placement.whole, ~placement.problem.state.busy, placement.free[:, 0]):
         mine = key[hosts]
@@ -133,9 +133,7 @@ def _best_fit(placement: Placement, hosts: NDArray[np.int64]) -> NDArray[np.int6
     return hosts[:1]
 
 
-def _best_fit_order(
-    placement: Placement, shape: int, hosts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _best_fit_order(placement: Placement, shape: int, hosts: Ints) -> Ints:
     """Return positions in `hosts`, the one that would have the fewest GPUs left first."""
     problem = placement.problem
     gpu = int(problem.shape_gpu[shape])
@@ -151,7 +149,7 @@ def _best_fit_order(
 def place_choice(
     placement: Placement,
     choice: Choice,
-    within: Mapping[int, NDArray[np.bool_]] | None = None,
+    within: Mapping[int, Bools] | None = None,
 ) -> list[TaskPlacement] | None:
     """Place all groups of an option where they fit; None, and nothing changed, if they do not.
 
@@ -180,7 +178,7 @@ def place_group(
     placement: Placement,
     group: Group,
     index: int,
-    within: NDArray[np.bool_] | None = None,
+    within: Bools | None = None,
 ) -> list[TaskPlacement] | None:
     """Place a group in the smallest domain that holds it, optionally only on hosts `within`."""
     cluster = placement.problem.cluster
@@ -208,8 +206,8 @@ def place_group(
 
 def _distribute(
     placement: Placement,
-    fits: NDArray[np.int64],
-    hosts: NDArray[np.int64],
+    fits: Ints,
+    hosts: Ints,
     count: int,
     level: int,
     chosen: list[tuple[int, int]],

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.gpu_parts import FREE, GpuPartState
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
@@ -103,7 +102,7 @@ class PoolState:
             found[level] = np.minimum(found[level], room) if level in found else room
         return found
 
-    def open_to(self, choice: Choice, hosts: int) -> NDArray[np.bool_]:
+    def open_to(self, choice: Choice, hosts: int) -> Bools:
         """Return the hosts in domains that have what a job uses in each, bool (hosts,)."""
         open_ = np.ones(hosts, dtype=np.bool_)
         for k, amount in self._uses(choice):
@@ -193,7 +192,7 @@ class HostState:
             _, _, host, shape = problem.running_tasks.T
             self.pools.charge_tasks(shape, host)
 
-    def fits(self, shape: int) -> NDArray[np.int64]:
+    def fits(self, shape: int) -> Ints:
         """Return how many tasks of a shape may arrive on each host now, int64 (hosts,)."""
         problem = self.problem
         gpu, demand = int(problem.shape_gpu[shape]), problem.shape_demand[shape]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.placement.host_state import HostState
 from placewright.formulations.gang.problem.jobs import (
     ANY_JOB,
@@ -130,7 +130,7 @@ class Placement(HostState):
             sums[names[choice.priority_class]] += choice.own_value
         return sums
 
-    def open_to(self, label: int) -> NDArray[np.bool_]:
+    def open_to(self, label: int) -> Bools:
         """Return the hosts where a job with an anti-affinity label may arrive, bool (hosts,).
 
         Domains where running jobs with the label were stay theirs.
@@ -140,10 +140,10 @@ class Placement(HostState):
         level, homes = self.problem.labels[label].level, self.problem.labels[label].running_domains
         taken = self._labelled[label] > 0
         taken[[domain for home in homes.values() for domain in home]] = True
-        open_: NDArray[np.bool_] = ~taken[self.problem.cluster.domain[level]]
+        open_: Bools = ~taken[self.problem.cluster.domain[level]]
         return open_
 
-    def labelled_arrivals(self, label: int) -> NDArray[np.int64]:
+    def labelled_arrivals(self, label: int) -> Ints:
         """Return the tasks with a label that are not where they ran, per domain of its level."""
         return self._labelled[label]
 
@@ -236,7 +236,7 @@ class Placement(HostState):
             self._note_stop(job, 1)
 
     @contextmanager
-    def only_on(self, hosts: NDArray[np.bool_]) -> Iterator[None]:
+    def only_on(self, hosts: Bools) -> Iterator[None]:
         """Context: no task arrives on hosts other than these, bool (hosts,)."""
         before = self.least_rank
         self.least_rank = np.where(hosts, before, self.arrivals.shape[1])  # above every rank
@@ -267,7 +267,7 @@ class Placement(HostState):
             levels = np.flatnonzero(self._stopped_levels[host])
             self.least_rank[host] = levels[-1] + 1 if len(levels) else 0
 
-    def milli_gpu_held(self, job: int, host: int) -> NDArray[np.int64]:
+    def milli_gpu_held(self, job: int, host: int) -> Ints:
         """Return the usable milli-GPU that a running job in place holds of each GPU of a host."""
         problem, running = self.problem, self.problem.running[job]
         groups = problem.classes[running.job_class].choices[0].groups

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools, Ints
 from placewright.formulations.common.priority_classes import PriorityClass, write_out_terms
 from placewright.formulations.gang.problem.gpu_parts import mask_of
 from placewright.formulations.gang.problem.jobs import (
@@ -548,7 +548,7 @@ class _CompiledJobs:
         state.healthy[:] = self.healthy
         held = [fact.held for fact in facts if fact.held is not None]
 
-        def all_of(parts: Iterable[tuple[int, ...]]) -> NDArray[np.int64]:
+        def all_of(parts: Iterable[tuple[int, ...]]) -> Ints:
             return np.array(list(chain.from_iterable(parts)), dtype=np.int64)
 
         hosts = all_of(h.hosts for h in held)
@@ -593,9 +593,7 @@ def weigh(
     return tuple(weighed), weights
 
 
-def _usable_gpus(
-    round_: Round, cluster: Cluster, state: State
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _usable_gpus(round_: Round, cluster: Cluster, state: State) -> tuple[Bools, Bools]:
     """Return the GPUs not reserved, (gpus,), and the healthy hosts not reserved whole, (hosts,)."""
     usable = np.ones(cluster.num_gpus, dtype=np.bool_)
     open_ = state.healthy.copy()

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.topology import Cluster, State
 from placewright.topology.mig import MEMORY_SLICES, NO_MIG, PRODUCTS, SLICES
 from placewright.topology.units import WHOLE_GPU
@@ -107,7 +107,7 @@ class Layouts:
             self.num_fitting = np.concatenate([self.num_fitting, np.array(number, dtype=np.int64)])
         return known
 
-    def of_masks(self, masks: NDArray[np.int16]) -> NDArray[np.int64]:
+    def of_masks(self, masks: NDArray[np.int16]) -> Ints:
         """Return the layouts of GPUs with slices of running tasks only, in the shape of `masks`."""
         distinct, position = np.unique(masks, return_inverse=True)
         numbers = np.array([self.index_of(int(mask)) for mask in distinct], dtype=np.int64)
@@ -174,7 +174,7 @@ class GpuPartDemands:
 
     memory: Ints
     slice_kind: Ints
-    is_slice: NDArray[np.bool_]
+    is_slice: Bools
     product: NDArray[np.int32]
     layouts: Layouts
 
@@ -214,7 +214,7 @@ class GpuPartState:
     """
 
     def __init__(
-        self, sharing: GpuPartDemands, cluster: Cluster, state: State, exists: NDArray[np.bool_]
+        self, sharing: GpuPartDemands, cluster: Cluster, state: State, exists: Bools
     ) -> None:
         self.demands = sharing
         self._host_memory = cluster.gpu_memory

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools
 from placewright.formulations.common.priority_classes import class_terms
 from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.ranges import expand
@@ -360,9 +360,7 @@ class TenantShare:
         return replace(self, held={r: h + amounts[r] for r, h in self.held.items()})
 
 
-def tenant_shares(
-    round_: Round, cluster: Cluster, healthy: NDArray[np.bool_]
-) -> tuple[TenantShare, ...]:
+def tenant_shares(round_: Round, cluster: Cluster, healthy: Bools) -> tuple[TenantShare, ...]:
     """Return the tenants that have jobs in a round; () if its policy has no term `share`.
 
     Parameters
@@ -393,7 +391,7 @@ def tenant_shares(
     )
 
 
-def _capacity(cluster: Cluster, hosts: NDArray[np.bool_]) -> dict[int, int]:
+def _capacity(cluster: Cluster, hosts: Bools) -> dict[int, int]:
     """Return the capacity of the marked hosts, bool (hosts,), by resource (-1: milli-GPU)."""
     has = cluster.capacity[hosts].sum(axis=0).tolist()
     return {-1: int(cluster.gpu_count[hosts].sum()) * WHOLE_GPU, **dict(enumerate(has))}

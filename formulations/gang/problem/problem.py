@@ -9,9 +9,8 @@ from functools import cached_property
 from math import ceil, floor, gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
 from placewright.formulations.gang.problem.jobs import (
@@ -81,7 +80,7 @@ class Options:
     priority_class: Ints
     progress: Ints
     milli_gpu: Ints
-    entitled: NDArray[np.bool_]
+    entitled: Bools
     group_start: Ints
     groups: tuple[Group, ...]
     group_shape: Ints
@@ -231,20 +230,20 @@ class Problem:
     state: State
     cleared: State
     classes: tuple[JobClass, ...]
-    shape_gpu: NDArray[np.int64]
-    shape_demand: NDArray[np.int64]
-    shape_allowed: NDArray[np.bool_]
-    shape_rank: NDArray[np.int64]
+    shape_gpu: Ints
+    shape_demand: Ints
+    shape_allowed: Bools
+    shape_rank: Ints
     over: Over
-    shape_model: NDArray[np.int64]
+    shape_model: Ints
     part_demands: GpuPartDemands | None
-    host_kind: NDArray[np.int64]
-    open: NDArray[np.bool_]
-    usable: NDArray[np.bool_]
-    vacate: NDArray[np.bool_]
-    pinned_hosts: NDArray[np.bool_]
+    host_kind: Ints
+    open: Bools
+    usable: Bools
+    vacate: Bools
+    pinned_hosts: Bools
     pinned_remaining: int
-    reserved_free: NDArray[np.int64]
+    reserved_free: Ints
     running: dict[int, RunningJob]
     quota: dict[QuotaKey, int]
     labels: tuple[Label, ...]
@@ -277,17 +276,17 @@ class Problem:
         return list_options(self.classes)
 
     @cached_property
-    def num_jobs(self) -> NDArray[np.int64]:
+    def num_jobs(self) -> Ints:
         """Number of jobs in each class, int64 (classes,)."""
         return np.array([len(c.jobs) for c in self.classes], dtype=np.int64)
 
     @cached_property
-    def num_pending(self) -> NDArray[np.int64]:
+    def num_pending(self) -> Ints:
         """Number of pending jobs in each class, int64 (classes,); 0 for classes of running jobs."""
         return self.num_jobs * np.array([not c.running for c in self.classes], dtype=np.int64)
 
     @cached_property
-    def num_competing(self) -> NDArray[np.int64]:
+    def num_competing(self) -> Ints:
         """Number of jobs in each class that compete for open hosts, int64 (classes,)."""
         number = self.num_jobs.copy()
         for j in self.not_competing:
@@ -322,12 +321,12 @@ class Problem:
         return not all(self.usable[start + gpu] for gpu in gpus)
 
     @cached_property
-    def shape_hosts(self) -> NDArray[np.bool_]:
+    def shape_hosts(self) -> Bools:
         """Hosts where tasks of a shape may arrive, bool (shapes, hosts)."""
         return self.shape_allowed & self.open
 
     @cached_property
-    def limited(self) -> NDArray[np.bool_]:
+    def limited(self) -> Bools:
         """Whether some host has a limit of a resource, not pools alone, bool (resources,)."""
         limited = self.cluster.capacity < UNLIMITED
         return np.asarray(limited.any(axis=0), dtype=np.bool_)
@@ -347,7 +346,7 @@ class Problem:
         return np.where(unlimited, np.minimum(free, asked), free)
 
     @cached_property
-    def is_share(self) -> NDArray[np.bool_]:
+    def is_share(self) -> Bools:
         """Whether each shape asks for a share of one GPU, bool (shapes,)."""
         return (self.shape_gpu > 0) & (self.shape_gpu < WHOLE_GPU)
 
@@ -362,7 +361,7 @@ class Problem:
         return {start.job: start for start in self.running_placements}
 
     @cached_property
-    def running_tasks(self) -> NDArray[np.int64]:
+    def running_tasks(self) -> Ints:
         """Job, level, host, shape of each task of running jobs that may move, int64 (tasks, 4)."""
         shapes = [[g.shape for g in c.choices[0].groups] for c in self.classes]
         rows = [
@@ -470,7 +469,7 @@ class Problem:
         counts = amount == GPUS or model_of(amount) == self.shape_model[shape]
         return int(self.shape_gpu[shape]) if counts else 0
 
-    def option_amounts(self, amount: int) -> NDArray[np.int64]:
+    def option_amounts(self, amount: int) -> Ints:
         """Return what a job takes of an amount (limits.py) with each option, int64 (options,)."""
         options = self.options
         if amount == GPUS:

@@ -10,9 +10,8 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands, Layouts, slice_kinds
 from placewright.formulations.gang.problem.jobs import (
@@ -95,9 +94,9 @@ class ShapeTable:
         self.index: dict[ShapeKey, int] = {}
         self.levels = {name: i for i, name in enumerate(cluster.levels)}
         self._groups: dict[tuple[object, ...], Group] = {}
-        self._masks: list[NDArray[np.bool_]] = []
+        self._masks: list[Bools] = []
         self._mask_numbers: dict[bytes, int] = {}
-        self._of_names: dict[Names, NDArray[np.bool_]] = {}
+        self._of_names: dict[Names, Bools] = {}
         self._allowed: dict[tuple[Names | None, Names], int | None] = {}
         self._layouts = Layouts()
 
@@ -203,7 +202,7 @@ class ShapeTable:
 
     def arrays(
         self,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    ) -> tuple[Ints, Ints, Bools]:
         """Return `shape_gpu`, `shape_demand` and `shape_allowed` as `Problem` has them."""
         cluster = self.cluster
         resources = {name: i for i, name in enumerate(cluster.resources)}
@@ -229,7 +228,7 @@ class ShapeTable:
                 hosts[s] &= np.array(slice_kinds(key.mig))[cluster.product] >= 0
         return gpu, demand, hosts
 
-    def demand_of_pool(self, resource: str) -> NDArray[np.int64]:
+    def demand_of_pool(self, resource: str) -> Ints:
         """Return what a task of each shape takes of the pools of a resource, int64 (shapes,)."""
         found = [dict((*key.demand, *key.uses)).get(resource, 0) for key in self.index]
         return np.array(found, dtype=np.int64)
@@ -249,16 +248,16 @@ class ShapeTable:
             self._allowed[key] = None if mask.all() else number
         return self._allowed[key]
 
-    def _mask(self, names: Names) -> NDArray[np.bool_]:
+    def _mask(self, names: Names) -> Bools:
         """Mark the hosts that names and ranges stand for, bool (hosts,)."""
         if names not in self._of_names:
             self._of_names[names] = host_mask(self.cluster, names)
         return self._of_names[names]
 
-    def host_kinds(self) -> NDArray[np.int64]:
+    def host_kinds(self) -> Ints:
         """Return the kind of each host, (hosts,): its GPU model and the lists of hosts it is in."""
         tuning = parameters.PARAMETERS.problem
-        model: NDArray[np.int64] = self.cluster.gpu_model.astype(np.int64)
+        model: Ints = self.cluster.gpu_model.astype(np.int64)
         if self.has_gpu_parts:
             key = np.column_stack([model, self.cluster.gpu_memory, self.cluster.product])
             model = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
@@ -271,17 +270,17 @@ class ShapeTable:
         kinds = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         return kinds if kinds.max(initial=0) < tuning.max_host_kinds else model
 
-    def models(self) -> NDArray[np.int64]:
+    def models(self) -> Ints:
         """Return the only GPU model that each shape allows, int64 (shapes,); -1: not only one."""
         model_of = {name: i for i, name in enumerate(self.cluster.gpu_models)}
         only = [k.models[0] if k.models and len(k.models) == 1 else None for k in self.index]
         return np.array([model_of.get(name or "", -1) for name in only], dtype=np.int64)
 
-    def ranks(self) -> NDArray[np.int64]:
+    def ranks(self) -> Ints:
         """Return the rank of each shape, int64 (shapes,)."""
         return np.array([key.rank for key in self.index], dtype=np.int64)
 
-    def leaves(self) -> NDArray[np.int64]:
+    def leaves(self) -> Ints:
         """Return the number of the set of jobs that each shape may preempt, int64 (shapes,)."""
         return np.array([key.leave for key in self.index], dtype=np.int64)
 
@@ -309,7 +308,7 @@ def host_range(num_tasks: int, *asked: HostCount | None) -> HostRange | None:
     return None if least == 1 and most >= num_tasks else HostRange(least, min(most, num_tasks))
 
 
-def host_mask(cluster: Cluster, names: Sequence[str]) -> NDArray[np.bool_]:
+def host_mask(cluster: Cluster, names: Sequence[str]) -> Bools:
     """Mark the hosts that names and ranges stand for, bool (hosts,)."""
     marked = np.zeros(cluster.num_hosts, dtype=np.bool_)
     if names:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placewright.array_types import Bools
 from placewright.formulations.common.priority_classes import write_out_terms
 from placewright.formulations.gang.problem.compile import (
     PINNED,
@@ -250,7 +250,7 @@ def _running(
     whole: Problem,
     round_: Round,
     jobs: Sequence[int],
-    inside: NDArray[np.bool_],
+    inside: Bools,
     classes: Sequence[JobClass],
     job_compiler: JobCompiler,
 ) -> dict[int, RunningJob]:

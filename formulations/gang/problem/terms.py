@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.instances.documents.option import TaskGroup
@@ -94,9 +93,7 @@ def least_time_us(group: Group, mbps: int) -> int:
     return time_us(traffic.pattern, num_ranks(group), traffic.data_mib, mbps)
 
 
-def least_time_us_within(
-    speeds: LinkBandwidths, group: Group, level: int, hosts: NDArray[np.bool_]
-) -> int:
+def least_time_us_within(speeds: LinkBandwidths, group: Group, level: int, hosts: Bools) -> int:
     """Return the least microseconds of a gang's collective if the gang spans a whole domain.
 
     Parameters
@@ -159,7 +156,7 @@ class TaskMix:
     sizes: Ints
     size_of: Ints
     demand: Ints
-    allowed: NDArray[np.bool_]
+    allowed: Bools
     weight: Ints
     total: int
 
@@ -277,7 +274,7 @@ class FreeableDomains:
         self.busy = self._any(problem.state.busy, count)
         self.freeable = self.busy & ~self._any(problem.pinned_hosts, count)
 
-    def _any(self, hosts: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    def _any(self, hosts: Bools, count: int) -> Bools:
         return np.bincount(self.domain, weights=hosts, minlength=count) > 0
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.host_columns import PatternPool
 from placewright.formulations.gang.models.aggregate.variables import A_SHARE, AggregateModel
@@ -83,7 +83,7 @@ class GpuPatterns:
             cuts[:, f] = most[usable, f]
             self._append(usable, cuts)
 
-    def add_improving(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+    def add_improving(self, duals: Floats, sense: str) -> tuple[bool, float]:
         """Price: add the best pattern of each kind that improves the relaxation.
 
         Returns

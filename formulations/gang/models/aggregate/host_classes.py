@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.problem import Problem
@@ -50,7 +49,7 @@ class HostClasses:
     of_host: Ints
     size: Ints
     whole: Ints
-    idle: NDArray[np.bool_]
+    idle: Bools
     free: Ints
     most_free: Ints
     capacity: Ints
@@ -122,7 +121,7 @@ def _coarse_resources(placement: Placement, problem: Problem, hosts: Ints) -> In
     return np.minimum(placement.free[hosts] // step, cap, dtype=np.int64)
 
 
-def _class_of_hosts(parts: list[Ints], fits: NDArray[np.bool_]) -> Ints:
+def _class_of_hosts(parts: list[Ints], fits: Bools) -> Ints:
     """Return the class of each host by the finest key with few enough (shape, class) pairs."""
     tuning = parameters.PARAMETERS.models
     members = np.zeros(len(parts[0]), dtype=np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.host_classes import (
     HostClasses,
@@ -78,7 +78,7 @@ class PatternPool:
 # left out.
 
 
-def exchangeable_slots(sizes: Ints, allowed: NDArray[np.bool_]) -> Ints:
+def exchangeable_slots(sizes: Ints, allowed: Bools) -> Ints:
     """Return (slot, task) pairs of shapes whose transitive closure says which task fits which slot.
 
     Parameters
@@ -180,7 +180,7 @@ def grid_host_classes(placement: Placement, capacity: Ints, grid: ResourceGrid) 
 
 
 def knapsack(
-    grid: ResourceGrid, price: NDArray[Any], allowed: NDArray[np.bool_], top: Ints
+    grid: ResourceGrid, price: NDArray[Any], allowed: Bools, top: Ints
 ) -> tuple[NDArray[Any], Ints]:
     """Knapsack over all resources: the largest price within each vector of free units up to `top`.
 
@@ -270,7 +270,7 @@ class HostPatterns:
         hosts = np.flatnonzero(held.any(axis=1) & fits & (self.aggregate.host_classes.of_host >= 0))
         self.add(self.aggregate.host_classes.of_host[hosts], held[hosts])
 
-    def add_improving(self, duals: NDArray[np.float64], sense: str) -> tuple[bool, float]:
+    def add_improving(self, duals: Floats, sense: str) -> tuple[bool, float]:
         """Price: add the best pattern of each class that improves the relaxation.
 
         Returns whether one was added, and the most that missing patterns can still improve the
@@ -312,7 +312,7 @@ class HostPatterns:
             total += int((gain.clip(min=0) * self.aggregate.host_classes.size[mine]).sum())
         return total
 
-    def _limits(self, mine: Ints) -> tuple[NDArray[np.bool_], Ints]:
+    def _limits(self, mine: Ints) -> tuple[Bools, Ints]:
         """Return the shapes that some of these classes allow, and their most free units."""
         return np.any(self._allowed[:, mine], axis=1), np.max(self._free[mine], axis=0)
 
@@ -392,12 +392,10 @@ def _exchange(
     return exchanged
 
 
-def _allowed_somewhere(problem: Problem, classes: HostClasses) -> NDArray[np.bool_]:
+def _allowed_somewhere(problem: Problem, classes: HostClasses) -> Bools:
     """Return which shapes some host of each class allows, bool (shapes, classes)."""
     hosts = np.flatnonzero(classes.of_host >= 0)
     hosts = hosts[np.argsort(classes.of_host[hosts], kind="stable")]
     starts = np.flatnonzero(np.diff(classes.of_host[hosts], prepend=-1))
-    allowed: NDArray[np.bool_] = np.logical_or.reduceat(
-        problem.shape_allowed[:, hosts], starts, axis=1
-    )
+    allowed: Bools = np.logical_or.reduceat(problem.shape_allowed[:, hosts], starts, axis=1)
     return allowed

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.models.aggregate.accounts import (
     account_limits,
     add_account_rows,
@@ -144,7 +143,7 @@ def add_terms(m: AggregateModel) -> None:
     m.model.term("opened", idle, np.ones(len(idle)), sense="min")
 
 
-def _single_times(m: AggregateModel, chosen: Sequence[Choice], running: NDArray[np.bool_]) -> Ints:
+def _single_times(m: AggregateModel, chosen: Sequence[Choice], running: Bools) -> Ints:
     """Return the least time of the collectives inside one task of each pending option."""
     problem, speeds = m.problem, LinkBandwidths.of(m.problem.cluster)
     host = len(problem.cluster.levels) - 1

@@ -9,7 +9,6 @@ from math import floor
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
@@ -191,13 +190,13 @@ def aggregate_models(problem: Problem, greedy: Placement) -> Iterator[PricedMode
         yield PricedModel(*tightest)
 
 
-def tasks_per_host(empty: Placement) -> NDArray[np.int64]:
+def tasks_per_host(empty: Placement) -> Ints:
     """Return how many tasks of each shape fit each host of a cleared placement, (shapes, hosts)."""
     return np.stack([empty.fits(s) for s in range(len(empty.problem.shape_gpu))])
 
 
 def host_pattern_model(
-    problem: Problem, empty: Placement, capacity: NDArray[np.int64]
+    problem: Problem, empty: Placement, capacity: Ints
 ) -> HostPatternModel | None:
     """Return the model by patterns of whole hosts, none generated; None if they do not apply.
 
@@ -248,7 +247,7 @@ def bound_by_relaxation(
     _check_rows(aggregate.model, holds, without)
     claimed: float | None = None
     last: Outcome | None = None
-    mean: NDArray[np.float64] | None = None
+    mean: Floats | None = None
     # Without rows of the budget while patterns let too few jobs run on: a weaker bound.
     ignored, retried = False, aggregate.problem.budget is None
     # Rows that hold terms have to be the last ones.
@@ -433,7 +432,7 @@ def search_term_by_term(
     *,
     gap: float | None = None,
     share: float | None = None,
-) -> Generator[Bound, None, NDArray[np.float64] | None]:
+) -> Generator[Bound, None, Floats | None]:
     """Branch and bound lexicographically, each term held before the next; return the last point.
 
     Parameters
@@ -447,7 +446,7 @@ def search_term_by_term(
         Of the time left, for the first term.
     """
     problem, model = aggregate.problem, aggregate.model
-    values: NDArray[np.float64] | None = None
+    values: Floats | None = None
     holds: list[tuple[str, int]] = []
     pending = set(model.held)
     reduced: ReducedCosts | None = None
@@ -483,7 +482,7 @@ def _search_later(
     session: Session,
     term: str,
     arrays: Arrays,
-    values: NDArray[np.float64],
+    values: Floats,
     reduced: ReducedCosts | None,
     first: int,
 ) -> Outcome | None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses
 from placewright.formulations.gang.placement.gang_tree import host_steps, tasks_on_hosts
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
@@ -110,7 +109,7 @@ class GangKind:
     milli_gpu: int
     required: int
     weights: tuple[tuple[int, int], ...]
-    capacity: NDArray[np.int64]
+    capacity: Ints
     shapes: set[int]
     timed: Group | None
     depth: int
@@ -133,17 +132,15 @@ class GangColumns:
     `time_us` is the least microseconds of one gang's collective.
     """
 
-    kind: NDArray[np.int64]
-    level: NDArray[np.int64]
-    domain: NDArray[np.int64]
-    most: NDArray[np.int64]
-    spread: NDArray[np.int64]
-    time_us: NDArray[np.int64]
+    kind: Ints
+    level: Ints
+    domain: Ints
+    most: Ints
+    spread: Ints
+    time_us: Ints
 
 
-def gang_kinds(
-    problem: Problem, capacity: NDArray[np.int64]
-) -> tuple[list[GangKind], dict[Group, int]]:
+def gang_kinds(problem: Problem, capacity: Ints) -> tuple[list[GangKind], dict[Group, int]]:
     """Return the kinds of the groups whose levels matter, and the kind of each such group."""
     kinds: list[GangKind] = []
     known: dict[tuple[object, ...], int] = {}
@@ -196,7 +193,7 @@ def _levels_matter(problem: Problem, group: Group) -> bool:
 
 def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
     """Return all (kind, domain) pairs in which at least one gang of the kind fits."""
-    columns: list[NDArray[np.int64]] = [np.zeros((6, 0), dtype=np.int64)]
+    columns: list[Ints] = [np.zeros((6, 0), dtype=np.int64)]
     speeds = LinkBandwidths.of(problem.cluster) if any(kind.timed for kind in kinds) else None
     for q, kind in enumerate(kinds):
         for level in kind.levels:
@@ -221,7 +218,7 @@ def gang_columns(problem: Problem, kinds: list[GangKind]) -> GangColumns:
     return GangColumns(*np.concatenate(columns, axis=1))
 
 
-def _capacity(problem: Problem, level: int, amount: NDArray[np.int64]) -> NDArray[np.int64]:
+def _capacity(problem: Problem, level: int, amount: Ints) -> Ints:
     """Sum a per-host amount over the domains of a level."""
     if level == WHOLE_CLUSTER:
         return np.array([amount.sum()], dtype=np.int64)
@@ -243,9 +240,7 @@ def _on_hosts(problem: Problem, level: int, kind: GangKind, held: Ints) -> Ints:
     return tasks_on_hosts(free, steps, cluster.domain[level], len(held))
 
 
-def _least_spread(
-    problem: Problem, kind: GangKind, level: int, domains: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _least_spread(problem: Problem, kind: GangKind, level: int, domains: Ints) -> Ints:
     """Return the least spread of a gang that needs all of a domain: two parts per level below.
 
     More parts are needed where even the largest ones together are too small.
@@ -276,8 +271,8 @@ def _least_spread(
 
 
 def domain_rows(
-    problem: Problem, kinds: list[GangKind], columns: GangColumns, whole: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    problem: Problem, kinds: list[GangKind], columns: GangColumns, whole: Ints
+) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     """Yield the rows of Hall's condition, per level, set of hosts and task size t.
 
     Each item is (capacity per domain, and per entry the domain, the column, tasks of t GPUs).
@@ -332,9 +327,7 @@ def pool_rows(
                 yield held, at, entries, each[columns.kind[entries]]
 
 
-def _ancestor(
-    problem: Problem, columns: GangColumns, entries: NDArray[np.int64], level: int
-) -> NDArray[np.int64]:
+def _ancestor(problem: Problem, columns: GangColumns, entries: Ints, level: int) -> Ints:
     """Return the domain of `level` that contains the domain of each entry."""
     domain = columns.domain[entries].copy()
     depth = columns.level[entries]
@@ -442,7 +435,7 @@ class AggregateModel:
         )
 
     @property
-    def inner_gang_columns(self) -> NDArray[np.bool_]:
+    def inner_gang_columns(self) -> Bools:
         """Marks columns of gangs inside the domain that they require; only `spread` needs them."""
         outermost = np.array([kind.levels[0] for kind in self.gang_kinds], dtype=np.int64)
         mask = np.zeros(self.model.columns, dtype=np.bool_)

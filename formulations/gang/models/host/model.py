@@ -9,7 +9,6 @@ from math import inf
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.formulations.gang.placement.placement import Placement
@@ -358,7 +357,7 @@ def _quota(m: HostModel) -> None:
         m.model.add(row, m.y[mine], np.array(demand, dtype=np.float64))
 
 
-def milli_each(m: HostModel) -> NDArray[np.int64]:
+def milli_each(m: HostModel) -> Ints:
     """Return the milli-GPU of the task in each place of a running job, int64 (places,)."""
     return m.problem.shape_gpu[m.stay_shape]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.model import HostModel, milli_each
 from placewright.formulations.gang.models.host.rows import PoolColumns
@@ -65,7 +64,7 @@ class PoolVictims:
         ]
         self._more: dict[tuple[int, int, int], int] = {}
 
-    def arrivals(self, job: int) -> NDArray[np.bool_]:
+    def arrivals(self, job: int) -> Bools:
         """Return which x take of a domain of which a job holds something."""
         m = self.m
         entry = np.array([s.users[0][0] for s in m.task_sets], dtype=np.int64)[m.x_set]
@@ -130,8 +129,8 @@ class PoolVictims:
         domains: list[int] = np.unique(one.domain[mine]).tolist()
         return [d for d in domains if self._most(p, job) > self.home[p][job, d]]
 
-    def _taking(self, p: int, job: int) -> NDArray[np.bool_]:
-        taking: NDArray[np.bool_] = self.job_of_entry[self.pools[p].entry] == job
+    def _taking(self, p: int, job: int) -> Bools:
+        taking: Bools = self.job_of_entry[self.pools[p].entry] == job
         return taking
 
     def _most(self, p: int, job: int) -> int:
@@ -173,7 +172,7 @@ class PoolVictims:
                 counted |= mine & one.stays if d in self._grows(p, k) else mine
         m.model.add(row, one.columns[counted], one.amount[counted])
 
-    def _kept(self, p: int, job: int, d: int, mine: NDArray[np.bool_], back: int) -> Ints:
+    def _kept(self, p: int, job: int, d: int, mine: Bools, back: int) -> Ints:
         """Append g of a job: what it has of a domain, back in place or no more than before."""
         m, one, home = self.m, self.pools[p], int(self.home[p][job, d])
         has = m.model.variables("kept of pool", 1, upper=home, integer=False)
@@ -401,7 +400,7 @@ class _PreemptionRows:
     def _add_capacity(
         self,
         resource: int,
-        others: NDArray[np.bool_],
+        others: Bools,
         hosts: Ints,
         touched: Ints,
         victims: Sequence[int],
@@ -442,7 +441,7 @@ class _PreemptionRows:
                 m.model.add(each, m.stays.s[mine], 1.0)
             m.model.add(rows[m.stays.host[at]], left, stay_demand[at])
 
-    def _amounts(self, resource: int) -> tuple[NDArray[np.float64], ...]:
+    def _amounts(self, resource: int) -> tuple[Floats, ...]:
         """Return what each x and each place takes of a resource, and what hosts have of it."""
         m = self.m
         if resource != MILLI_GPU:
@@ -457,9 +456,7 @@ class _PreemptionRows:
         free[sharing] = m.placement.free_milli_gpu[m.hosts[sharing]]
         return gpu[m.x_shape], held.astype(np.float64), free
 
-    def _add_quota(
-        self, victims: Sequence[int], exact: Sequence[int], entry_above: NDArray[np.bool_]
-    ) -> None:
+    def _add_quota(self, victims: Sequence[int], exact: Sequence[int], entry_above: Bools) -> None:
         """Keep what the accounts of a victim hold within quota or cap in the counterfactual."""
         m = self.m
         left = m.placement.quota_left()
@@ -511,7 +508,7 @@ def close_hosts_of_victims(m: HostModel) -> None:
         m.model.row("victim", np.append(m.y[e], comes), lower=1.0)
 
 
-def _at_home(m: HostModel) -> NDArray[np.bool_]:
+def _at_home(m: HostModel) -> Bools:
     """Return for each x whether a task of its set runs on its host already, bool (x,)."""
     homes = set(zip(m.stays.set.tolist(), m.stays.host.tolist(), strict=True))
     pairs = zip(m.x_set.tolist(), m.x_host.tolist(), strict=True)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Ints
 from placewright.formulations.gang.models.host.model import (
     NONE,
     HostModel,
@@ -171,7 +170,7 @@ def add_part_rows(
     parts: ShareTypes,
     cuts: PartVariables,
     uses: tuple[Ints, Ints, Ints],
-    stays: NDArray[np.int64],
+    stays: Ints,
 ) -> None:
     """Append the rows on memory and on memory slices.
 
@@ -298,7 +297,7 @@ def add_gpus(m: HostModel) -> GpuSlots:
     return slots
 
 
-def _is_share(gpu: Ints) -> NDArray[np.bool_]:
+def _is_share(gpu: Ints) -> Bools:
     return (gpu > 0) & (gpu < WHOLE_GPU)
 
 
@@ -508,7 +507,7 @@ class PoolColumns:
     domain: Ints
     amount: Ints
     entry: Ints
-    stays: NDArray[np.bool_]
+    stays: Bools
 
 
 def add_pools(m: HostModel) -> list[PoolColumns]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.array_types import Ints
+from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.model import (
     HostModel,
@@ -265,15 +265,13 @@ class _NecessityRows:
         if self.entry_label[e] != NO_LABEL:
             yield from self._reason(1.0, (self.m.x[self._meets_label(e)],))
 
-    def _meets_label(self, e: int) -> NDArray[np.bool_]:
+    def _meets_label(self, e: int) -> Bools:
         """Return whether each x is of another job with the label, in a domain of this one."""
         m, job = self.m, self.m.entries[e].job
         label = m.problem.labels[int(self.entry_label[e])]
         domain = m.problem.cluster.domain[label.level][m.hosts[m.x_host]]
         there = np.isin(domain, sorted(label.running_domains[job]))
-        meets: NDArray[np.bool_] = (
-            there & (self.x_label == self.entry_label[e]) & (self.x_job != job)
-        )
+        meets: Bools = there & (self.x_label == self.entry_label[e]) & (self.x_job != job)
         return meets
 
     def _forbid_profit(self, e: int, places: Ints) -> None:
@@ -326,9 +324,7 @@ FreePlaces = defaultdict[tuple[int, int], list[int]]
 """Per host and key of a part the GPUs that have a place for it."""
 
 
-def start_jobs(
-    m: HostModel, slots: GpuSlots, values: NDArray[np.float64], placement: Placement
-) -> None:
+def start_jobs(m: HostModel, slots: GpuSlots, values: Floats, placement: Placement) -> None:
     """Start in `placement`, which must be as when the model was built, what a solution starts."""
     number = np.rint(values).astype(np.int64)
     staying = _charge_stays(m, number, placement)
@@ -435,7 +431,7 @@ def solve_exactly(
         add_stranded(exact, slots)
     for term, value in holds:
         exact.model.hold(term, value, HOLD_SLACK)
-    start: NDArray[np.float64] | None = None
+    start: Floats | None = None
     without = {NECESSITY, COUNTED} if problem.running else set()
     for term in left:
         # With `contention` the search for it may have proven it, and others have been before.
@@ -498,9 +494,7 @@ def _solve_with_necessity(
             return
 
 
-def _point_of(
-    m: HostModel, session: Session, arrays: Arrays, plan: Candidate
-) -> NDArray[np.float64] | None:
+def _point_of(m: HostModel, session: Session, arrays: Arrays, plan: Candidate) -> Floats | None:
     """Return a point of the model at which jobs run as in a plan, None if there is none.
 
     Where tasks arrive and stay is fixed; a solver completes the point.
@@ -563,9 +557,7 @@ def _is_proven(session: Session, term: str) -> bool:
     )
 
 
-def _plans_of(
-    exact: HostModel, slots: GpuSlots, values: NDArray[np.float64]
-) -> Iterator[Candidate]:
+def _plans_of(exact: HostModel, slots: GpuSlots, values: Floats) -> Iterator[Candidate]:
     """Yield the plan of a point of the model, its preemptions lawful, and one with more starts."""
     placement = Placement(exact.problem, cleared=True)
     start_jobs(exact, slots, values, placement)
@@ -634,7 +626,7 @@ def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     add_necessity(exact, slots, pools)
     add_disruption_budget(exact)
     add_terms(exact)
-    start: NDArray[np.float64] | None = None
+    start: Floats | None = None
     for term in (VALUE, DISRUPTION):
         outcome = session.optimise(
             exact.model.arrays(term),
