@@ -76,21 +76,14 @@ BUDGET_SCALE = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class DualPrices:
-    """Prices of a problem's shapes, and the most that its hosts can hold at them.
-
-    Attributes
-    ----------
-    price : int64 (shapes,)
-        In `SCALE` parts of a unit of value.
-    best_of_host : int64 (hosts,)
-        Largest total price on each host, cleared of all that may move; 0 where nothing may arrive.
-    budget_price : tuple of int
-        Price of a unit of each limit of the disruption budget, in `SCALE * BUDGET_SCALE` parts.
-    """
+    """Prices of a problem's shapes, and the most that its hosts can hold at them."""
 
     problem: Problem
-    price: Ints
+    price: Ints  # (shapes,): In `SCALE` parts of a unit of value
+    # (hosts,): Largest total price on each host, cleared of all that may move; 0 where nothing may
+    # arrive
     best_of_host: Ints
+    # Price of a unit of each limit of the disruption budget, in `SCALE * BUDGET_SCALE` parts
     budget_price: tuple[int, ...] = (0,) * len(NO_BUDGET_PRICES)
 
     @classmethod

@@ -72,34 +72,24 @@ PINNED = -1
 
 
 class RunningUse(NamedTuple):
-    """What a running job holds, in flat form: per task and per GPU.
+    """What a running job holds, in flat form: per task and per GPU."""
 
-    Attributes
-    ----------
-    level, kind
-        See `RunningJob`.
-    milli_gpu
-        In all.
-    places, tasks, slots
-        As in `RunningJob`.
-    hosts, demands : (tasks,)
-        Host of each task, and the row of its demands in `JobCompiler.demands`.
-    gpus, milli : (GPUs held,)
-        Index in the cluster, and milli-GPU, of each GPU that a task uses.
-    parts : (GPUs held,)
-        (MiB, mask of MIG slices) of each of them; () if the job asks for neither.
-    """
-
+    # level, kind: See `RunningJob`
     level: int
     kind: int
-    milli_gpu: int
+    milli_gpu: int  # In all
+    # places, tasks, slots: As in `RunningJob`
     places: tuple[Place, ...]
     tasks: tuple[TaskPlacement, ...]
     slots: Slots
+    # hosts, demands (tasks,): Host of each task, and the row of its demands in
+    # `JobCompiler.demands`
     hosts: tuple[int, ...]
     demands: tuple[int, ...]
+    # gpus, milli (GPUs held,): Index in the cluster, and milli-GPU, of each GPU that a task uses
     gpus: tuple[int, ...]
     milli: tuple[int, ...]
+    # (GPUs held,): (MiB, mask of MIG slices) of each of them; () if the job asks for neither
     parts: tuple[tuple[int, int], ...]
 
 

@@ -156,26 +156,14 @@ class Layouts:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GpuPartDemands:
-    """What tasks of each shape ask of GPUs beside milli-GPU.
+    """What tasks of each shape ask of GPUs beside milli-GPU."""
 
-    Attributes
-    ----------
-    memory : int64 (shapes,)
-        MiB of each GPU.
-    slice_kind : int64 (shapes, products + 1)
-        Kind of slice (an index into `topology.mig.SLICES`) that a task is on GPUs of each product,
-        -1 if none; the last column, all -1, is for GPUs without MIG.
-    is_slice : bool (shapes,)
-        Whether a task is a slice smaller than a GPU.
-    product : int32 (hosts,)
-        Product of each host's GPUs.
-    layouts : Layouts
-    """
-
-    memory: Ints
+    memory: Ints  # (shapes,): MiB of each GPU
+    # (shapes, products + 1): Kind of slice (an index into `topology.mig.SLICES`) that a task is on
+    # GPUs of each product, -1 if none; the last column, all -1, is for GPUs without MIG
     slice_kind: Ints
-    is_slice: Bools
-    product: NDArray[np.int32]
+    is_slice: Bools  # (shapes,): Whether a task is a slice smaller than a GPU
+    product: NDArray[np.int32]  # (hosts,): Product of each host's GPUs
     layouts: Layouts
 
     def slice_kind_on(self, shape: int, host: int) -> int:

@@ -80,37 +80,25 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A task group: `count` tasks of one shape.
+    """A task group: `count` tasks of one shape."""
 
-    Attributes
-    ----------
-    shape : int
-        Index of the shape of its tasks.
-    count : int
-    milli_gpu : int
-        Of all its tasks.
-    required : int
-        Level (an index) of which one domain must hold all tasks; `NO_LEVEL` if none.
-    weights : tuple of (level, spread weight)
-        Levels whose domains count for the term `spread`, outermost first.
-    slices, domain_limit, num_hosts, traffic
-        Further rules on where its tasks are; None if there are none.
-    rate_mbps : int
-        What it sends over a link that it crosses; 0 unless the term `contention` counts it.
-    uses : tuple of (resource, amount)
-        What its job uses of pools in each domain, by name, if it is the job's only group.
-    """
-
-    shape: int
+    shape: int  # Index of the shape of its tasks
     count: int
-    milli_gpu: int
-    required: int
+    milli_gpu: int  # Of all its tasks
+    required: int  # Level (an index) of which one domain must hold all tasks; `NO_LEVEL` if none
+    # tuple of (level, spread weight): Levels whose domains count for the term `spread`, outermost
+    # first
     weights: tuple[tuple[int, int], ...]
+    # slices, domain_limit, num_hosts, traffic: Further rules on where its tasks are; None if there
+    # are none
     slices: TaskSlices | None = None
     domain_limit: DomainLimit | None = None
     num_hosts: HostRange | None = None
     traffic: Traffic | None = None
+    # What it sends over a link that it crosses; 0 unless the term `contention` counts it
     rate_mbps: int = 0
+    # tuple of (resource, amount): What its job uses of pools in each domain, by name, if it is the
+    # job's only group
     uses: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -146,46 +134,31 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option of a job class: its groups, its worth, and its index in the jobs' options.
+    """An option of a job class: its groups, its worth, and its index in the jobs' options."""
 
-    Attributes
-    ----------
-    index : int
-        Position among the options of the job document.
-    value, progress : int
-        What a job with this option adds to the terms of these names. Under strict priority `value`
-        is weighted by the priority class.
-    groups : tuple of Group
-    entitled : bool
-        Whether the tenant's guarantee covers a job with this option, or the tenant has none.
-    joint_level : int
-        Level (an index) of which one domain must hold all groups; `NO_LEVEL` if none.
-    num_hosts : HostRange or None
-        On how many hosts all groups are together, if there are several.
-    label : int
-        Anti-affinity label (an index into `Problem.labels`): the job stays out of domains where
-        another job with the label has a task. `NO_LABEL` if none.
-    uses : tuple of (resource, amount)
-        What the job takes of pools that are counted per job; resources as `use_numbers` has them.
-    pools : tuple of int
-        Accounts of the pools that it takes from (limits.py).
-    pooled : bool
-        Whether some of them are of a level: not all domains may have room for it.
-    priority_class, weight : int
-        Index of its priority class, highest first, and the weight of that class in `value`.
-    """
-
-    index: int
+    index: int  # Position among the options of the job document
+    # value, progress: What a job with this option adds to the terms of these names. Under strict
+    # priority `value` is weighted by the priority class.
     value: int
     groups: tuple[Group, ...]
     progress: int = 0
+    # Whether the tenant's guarantee covers a job with this option, or the tenant has none
     entitled: bool = True
+    # Level (an index) of which one domain must hold all groups; `NO_LEVEL` if none
     joint_level: int = NO_LEVEL
+    # On how many hosts all groups are together, if there are several
     num_hosts: HostRange | None = None
+    # Anti-affinity label (an index into `Problem.labels`): the job stays out of domains where
+    # another job with the label has a task. `NO_LABEL` if none.
     label: int = NO_LABEL
+    # tuple of (resource, amount): What the job takes of pools that are counted per job; resources
+    # as `use_numbers` has them
     uses: tuple[tuple[int, int], ...] = ()
-    pools: tuple[int, ...] = ()
+    pools: tuple[int, ...] = ()  # Accounts of the pools that it takes from (limits.py)
+    # Whether some of them are of a level: not all domains may have room for it
     pooled: bool = False
+    # priority_class, weight: Index of its priority class, highest first, and the weight of that
+    # class in `value`
     priority_class: int = 0
     weight: int = 1
 
@@ -228,17 +201,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Anti-affinity: jobs with the label share no domain of a level.
+    """Anti-affinity: jobs with the label share no domain of a level."""
 
-    Attributes
-    ----------
-    level : int
-        Index of the level.
-    running_domains : mapping of job index to set of domains
-        Where each running job with the label has tasks; pinned jobs are included.
-    """
-
-    level: int
+    level: int  # Index of the level
+    # mapping of job index to set of domains: Where each running job with the label has tasks;
+    # pinned jobs are included
     running_domains: Mapping[int, frozenset[int]]
 
 
@@ -262,34 +229,19 @@ class JobClass:
 
 
 class RunningJob(NamedTuple):
-    """A running job that may move.
-
-    Attributes
-    ----------
-    job_class : int
-    level : int
-        Index of its precedence among the distinct ones of such jobs, lowest first: a job of level k
-        may be preempted for tasks of a rank above k.
-    kind : int
-        What rules of preemption look at in it.
-    places : tuple of (group, index, host, GPUs)
-        Where each task runs.
-    tasks : tuple of TaskPlacement
-        The same, one per task.
-    migrate_cost, preempt_cost : int
-        Milli-GPU-seconds, without what the tasks that move cost.
-    slots : tuple
-        Start of each task's MIG slice; () if the job has none.
-    """
+    """A running job that may move."""
 
     job_class: int
+    # Index of its precedence among the distinct ones of such jobs, lowest first: a job of level k
+    # may be preempted for tasks of a rank above k
     level: int
-    places: tuple[Place, ...]
-    tasks: tuple[TaskPlacement, ...]
+    places: tuple[Place, ...]  # tuple of (group, index, host, GPUs): Where each task runs
+    tasks: tuple[TaskPlacement, ...]  # The same, one per task
+    # migrate_cost, preempt_cost: Milli-GPU-seconds, without what the tasks that move cost
     migrate_cost: int
     preempt_cost: int
-    slots: Slots = ()
-    kind: int = 0
+    slots: Slots = ()  # Start of each task's MIG slice; () if the job has none
+    kind: int = 0  # What rules of preemption look at in it
 
 
 ANY_JOB = -1
@@ -298,24 +250,16 @@ ANY_JOB = -1
 
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:
-    """`count` tasks of group `group` on `host`.
-
-    Attributes
-    ----------
-    gpus : tuple of int
-        For shares the GPU of each task; for whole GPUs empty until they are assigned.
-    stays : bool
-        Whether it is a task of a running job that keeps its GPUs; then `gpus` has them.
-    slot : int or None
-        Start of the MIG slice of a task that stays.
-    """
+    """`count` tasks of group `group` on `host`."""
 
     group: int
     host: int
     count: int
+    # For shares the GPU of each task; for whole GPUs empty until they are assigned
     gpus: tuple[int, ...]
+    # Whether it is a task of a running job that keeps its GPUs; then `gpus` has them
     stays: bool = False
-    slot: int | None = None
+    slot: int | None = None  # Start of the MIG slice of a task that stays
 
 
 class JobPlacement(NamedTuple):
@@ -353,18 +297,12 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Whether tasks may preempt running jobs, by their shapes.
+    """Whether tasks may preempt running jobs, by their shapes."""
 
-    Attributes
-    ----------
-    rank, leave : int64 (shapes,)
-        Rank, and number of the set of kinds that a shape may preempt.
-    sets : bool (sets, kinds) or None
-        Which kinds are in which sets; None if precedence alone decides.
-    """
-
+    # rank, leave (shapes,): Rank, and number of the set of kinds that a shape may preempt
     rank: Ints
     leave: Ints
+    # bool (sets, kinds) or None: Which kinds are in which sets; None if precedence alone decides
     sets: Bools | None
 
     def __call__(self, shape: int | Ints, victim: RunningJob) -> Bools:

@@ -319,24 +319,15 @@ SHARE_TERMS = (*ORDERED_SHARES, TOTAL_SHARE)
 
 @dataclass(frozen=True, slots=True)
 class TenantShare:
-    """A tenant that counts in the term `share`.
+    """A tenant that counts in the term `share`."""
 
-    Attributes
-    ----------
-    tenant : int
-        Its index in the round.
-    denominator : mapping of resource index (-1: milli-GPU) to int
-        Capacity of the healthy hosts times the tenant's weight; resources of which they have none
-        are left out.
-    total : mapping of resource index to int
-        Capacity of all hosts.
-    held : mapping of resource index to int
-        What those of the tenant's jobs hold that are not decided here.
-    """
-
-    tenant: int
+    tenant: int  # Its index in the round
+    # mapping of resource index (-1: milli-GPU) to int: Capacity of the healthy hosts times the
+    # tenant's weight; resources of which they have none are left out
     denominator: Mapping[int, int]
-    total: Mapping[int, int]
+    total: Mapping[int, int]  # mapping of resource index to int: Capacity of all hosts
+    # mapping of resource index to int: What those of the tenant's jobs hold that are not decided
+    # here
     held: Mapping[int, int]
 
     @property

@@ -50,39 +50,24 @@ from placewright.topology.units import UNLIMITED, WHOLE_GPU
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Options:
-    """An entry per job class and choice, in order of the classes; and one per group of each.
+    """An entry per job class and choice, in order of the classes; and one per group of each."""
 
-    Attributes
-    ----------
-    job_class, choice : int64 (options,)
-        Index of the class, and of the choice in it.
-    class_start : int64 (classes + 1,)
-        The options of class c are `class_start[c]:class_start[c + 1]`.
-    value, own_value, progress, milli_gpu : int64 (options,)
-        Of one job with the option.
-    priority_class : int64 (options,)
-        See `Choice.priority_class`.
-    entitled : bool (options,)
-        See `Choice.entitled`.
-    group_start : int64 (options + 1,)
-        The groups of option i are `group_start[i]:group_start[i + 1]`.
-    groups : tuple of Group
-        Task groups, option by option.
-    group_shape, group_count : int64 (groups,)
-        Shape and number of their tasks.
-    """
-
+    # job_class, choice (options,): Index of the class, and of the choice in it
     job_class: Ints
     choice: Ints
+    # (classes + 1,): The options of class c are `class_start[c]:class_start[c + 1]`
     class_start: Ints
+    # value, own_value, progress, milli_gpu (options,): Of one job with the option
     value: Ints
     own_value: Ints
-    priority_class: Ints
+    priority_class: Ints  # (options,): See `Choice.priority_class`
     progress: Ints
     milli_gpu: Ints
-    entitled: Bools
+    entitled: Bools  # (options,): See `Choice.entitled`
+    # (options + 1,): The groups of option i are `group_start[i]:group_start[i + 1]`
     group_start: Ints
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # Task groups, option by option
+    # group_shape, group_count (groups,): Shape and number of their tasks
     group_shape: Ints
     group_count: Ints
 
@@ -163,97 +148,57 @@ def _ends(sizes: list[int]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a gang formulation sees of a round.
-
-    Attributes
-    ----------
-    round : Round
-    cluster : Cluster
-    state, cleared : State
-        As the hosts are, and without the running jobs that may move. Reserved GPUs have nothing
-        free.
-    classes : tuple of JobClass
-        Pending classes first.
-    shape_gpu : int64 (shapes,)
-        Milli-GPU of a task: below 1000 a share of one GPU, else whole GPUs.
-    shape_demand : int64 (shapes, resources)
-        Other demands, in the cluster's order of resources.
-    shape_allowed : bool (shapes, hosts)
-        Hosts that the shape allows by name and GPU model, and that have what it asks for at all.
-    shape_rank : int64 (shapes,)
-        See above; 0 where nothing runs that may move, or nobody may be preempted.
-    over : Over
-        Which running jobs tasks of a shape may preempt.
-    shape_model : int64 (shapes,)
-        The GPU model (an index) that the shape allows alone; -1: any or several.
-    part_demands : GpuPartDemands or None
-        GPU memory and MIG slices that tasks ask for; None if none does.
-    host_kind : int64 (hosts,)
-        Equal for hosts of one GPU model that the same shapes allow by name, -1 without GPUs.
-    open : bool (hosts,)
-        Hosts where tasks may arrive: healthy, not reserved, not to be vacated.
-    usable : bool (gpus,)
-        GPUs that are not reserved.
-    vacate, pinned_hosts : bool (hosts,)
-        Hosts to be emptied; hosts where a pinned job runs.
-    pinned_remaining : int
-        Milli-GPU that pinned jobs hold on hosts to be emptied.
-    reserved_free : int64 (hosts,)
-        Milli-GPU of reserved GPUs that pinned jobs leave free.
-    running : dict of job index to RunningJob
-        The running jobs that may move.
-    quota : dict of (account, amount) to int
-        What jobs of an account, a tenant or a cap, that are not pinned may hold (limits.py).
-    labels : tuple of Label
-        Anti-affinity between jobs.
-    pools : tuple of Pool
-        What the domains of levels have of resources; the whole cluster's are accounts in `quota`.
-    terms : tuple of str
-        Objective terms in lexicographic order; `share` is written out (limits.py).
-    shares : tuple of TenantShare
-        The tenants that count in the term `share`; () without it.
-    priority_classes : tuple of PriorityClass
-        Highest first, where `value` is written out (jobs.py); else ().
-    class_weights : tuple of int
-        Their weights in `value`, which heuristics maximise.
-    budget : DisruptionBudget or None
-        What may be done to running jobs; None: anything.
-    fixed_rank : int
-        The highest rank of pinned jobs that start in this round: who is of a level below may stop
-        for them, which no model of this problem can judge.
-    has_reservations : bool
-        Whether limits are those of later reservations, too, which no victim has to keep.
-    """
+    """What a gang formulation sees of a round."""
 
     round: Round
     cluster: Cluster
+    # state, cleared: As the hosts are, and without the running jobs that may move. Reserved GPUs
+    # have nothing free.
     state: State
     cleared: State
-    classes: tuple[JobClass, ...]
+    classes: tuple[JobClass, ...]  # Pending classes first
+    # (shapes,): Milli-GPU of a task: below 1000 a share of one GPU, else whole GPUs
     shape_gpu: Ints
-    shape_demand: Ints
+    shape_demand: Ints  # (shapes, resources): Other demands, in the cluster's order of resources
+    # (shapes, hosts): Hosts that the shape allows by name and GPU model, and that have what it asks
+    # for at all
     shape_allowed: Bools
+    # (shapes,): See above; 0 where nothing runs that may move, or nobody may be preempted
     shape_rank: Ints
-    over: Over
+    over: Over  # Which running jobs tasks of a shape may preempt
+    # (shapes,): The GPU model (an index) that the shape allows alone; -1: any or several
     shape_model: Ints
+    # GPU memory and MIG slices that tasks ask for; None if none does
     part_demands: GpuPartDemands | None
+    # (hosts,): Equal for hosts of one GPU model that the same shapes allow by name, -1 without GPUs
     host_kind: Ints
-    open: Bools
-    usable: Bools
+    open: Bools  # (hosts,): Hosts where tasks may arrive: healthy, not reserved, not to be vacated
+    usable: Bools  # (gpus,): GPUs that are not reserved
+    # vacate, pinned_hosts (hosts,): Hosts to be emptied; hosts where a pinned job runs
     vacate: Bools
     pinned_hosts: Bools
-    pinned_remaining: int
-    reserved_free: Ints
+    pinned_remaining: int  # Milli-GPU that pinned jobs hold on hosts to be emptied
+    reserved_free: Ints  # (hosts,): Milli-GPU of reserved GPUs that pinned jobs leave free
+    # dict of job index to RunningJob: The running jobs that may move
     running: dict[int, RunningJob]
+    # dict of (account, amount) to int: What jobs of an account, a tenant or a cap, that are not
+    # pinned may hold (limits.py)
     quota: dict[QuotaKey, int]
-    labels: tuple[Label, ...]
+    labels: tuple[Label, ...]  # Anti-affinity between jobs
+    # Objective terms in lexicographic order; `share` is written out (limits.py)
     terms: tuple[str, ...]
+    # The tenants that count in the term `share`; () without it
     shares: tuple[TenantShare, ...] = ()
+    # Highest first, where `value` is written out (jobs.py); else ()
     priority_classes: tuple[PriorityClass, ...] = ()
-    class_weights: tuple[int, ...] = ()
-    budget: DisruptionBudget | None = None
+    class_weights: tuple[int, ...] = ()  # Their weights in `value`, which heuristics maximise
+    budget: DisruptionBudget | None = None  # What may be done to running jobs; None: anything
+    # What the domains of levels have of resources; the whole cluster's are accounts in `quota`
     pools: tuple[Pool, ...] = ()
+    # The highest rank of pinned jobs that start in this round: who is of a level below may stop for
+    # them, which no model of this problem can judge
     fixed_rank: int = 0
+    # Whether limits are those of later reservations, too, which no victim has to keep
     has_reservations: bool = False
 
     @cached_property

@@ -335,29 +335,16 @@ PER_TASK = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pool:
-    """A pool of each domain of a level.
-
-    Attributes
-    ----------
-    resource : str
-    level : int
-        Index of the level; `WHOLE_CLUSTER` where all hosts share one pool.
-    domain : int64 (hosts,)
-        The domain of each host.
-    limit : int64 (domains,)
-        What jobs that are not pinned may take. A domain that holds more than it has may keep it.
-    demand : int64 (shapes,)
-        What a task takes of the pools around its host.
-    use : int
-        Number of the resource in `Choice.uses`, `PER_TASK` if it is counted per task.
-    """
+    """A pool of each domain of a level."""
 
     resource: str
-    level: int
-    domain: Ints
+    level: int  # Index of the level; `WHOLE_CLUSTER` where all hosts share one pool
+    domain: Ints  # (hosts,): The domain of each host
+    # (domains,): What jobs that are not pinned may take. A domain that holds more than it has may
+    # keep it.
     limit: Ints
-    demand: Ints
-    use: int
+    demand: Ints  # (shapes,): What a task takes of the pools around its host
+    use: int  # Number of the resource in `Choice.uses`, `PER_TASK` if it is counted per task
 
     def used_by(self, uses: Iterable[tuple[int, int]]) -> int:
         """Return what a job of several tasks takes of each domain in which it has one."""

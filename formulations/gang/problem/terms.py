@@ -38,20 +38,13 @@ UNLIMITED = 1 << 60
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LinkBandwidths:
-    """Mbit/s of one message over the links of a cluster; `UNLIMITED` where nothing is known.
+    """Mbit/s of one message over the links of a cluster; `UNLIMITED` where nothing is known."""
 
-    Attributes
-    ----------
-    leaving_level : list of int, (levels above the host,)
-        Out of a domain of the level, at most.
-    nvlink_domain : int64 (hosts,)
-        NVLink domain of each host.
-    leaving_nvlink_domain, inside_nvlink_domain : int64 (hosts,)
-        Out of that domain, and between two of its GPUs, at most.
-    """
-
+    # list of int, (levels above the host,): Out of a domain of the level, at most
     leaving_level: list[int]
-    nvlink_domain: Ints
+    nvlink_domain: Ints  # (hosts,): NVLink domain of each host
+    # leaving_nvlink_domain, inside_nvlink_domain (hosts,): Out of that domain, and between two of
+    # its GPUs, at most
     leaving_nvlink_domain: Ints
     inside_nvlink_domain: Ints
 
@@ -134,31 +127,21 @@ _Key = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...] | None]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TaskMix:
-    """The kinds of expected tasks that some host could be useful to, as arrays.
+    """The kinds of expected tasks that some host could be useful to, as arrays."""
 
-    Attributes
-    ----------
-    gpus, milli : int64 (kinds,)
-        GPUs that a task takes, and milli-GPU of each.
-    sizes, size_of : int64 (sizes,), int64 (kinds,)
-        The distinct `milli`, ascending, and the index of each kind's.
-    demand : int64 (kinds, resources)
-        Other resources, in the cluster's order.
-    allowed : bool (GPU models + 1, kinds)
-        Whether the kind may use the model; the last row is for hosts without one.
-    weight : int64 (kinds,)
-    total : int
-        Weight of all kinds, including those that no host could be useful to.
-    """
-
+    # gpus, milli (kinds,): GPUs that a task takes, and milli-GPU of each
     gpus: Ints
     milli: Ints
+    # sizes, size_of: (sizes,), int64 (kinds,): The distinct `milli`, ascending, and the index of
+    # each kind's
     sizes: Ints
     size_of: Ints
-    demand: Ints
+    demand: Ints  # (kinds, resources): Other resources, in the cluster's order
+    # (GPU models + 1, kinds): Whether the kind may use the model; the last row is for hosts without
+    # one
     allowed: Bools
-    weight: Ints
-    total: int
+    weight: Ints  # (kinds,)
+    total: int  # Weight of all kinds, including those that no host could be useful to
 
     @classmethod
     def of(cls, problem: Problem) -> Self:

@@ -134,15 +134,9 @@ CUTS = "account cut"
 
 @dataclass
 class AccountCuts:
-    """The cuts of one relaxation: added as long as they improve its bound.
+    """The cuts of one relaxation: added as long as they improve its bound."""
 
-    Attributes
-    ----------
-    closed
-        Whether no more are added.
-    """
-
-    closed: bool
+    closed: bool  # Whether no more are added
     _bounds: list[float] = field(default_factory=list)
 
     def add(self, m: AggregateModel, relaxed: Outcome, *, ignored: bool) -> bool:

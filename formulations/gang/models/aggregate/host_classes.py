@@ -24,35 +24,17 @@ from placewright.topology.units import WHOLE_GPU
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HostClasses:
-    """Classes of the hosts where some task fits.
+    """Classes of the hosts where some task fits."""
 
-    Attributes
-    ----------
-    of_host : int64 (hosts,)
-        Class of each host, -1 where nothing fits.
-    size : int64 (classes,)
-        Hosts in each class.
-    whole : int64 (classes,)
-        Free whole GPUs of each host of the class (equal for all).
-    idle : bool (classes,)
-        Whether nothing runs on its hosts.
-    free : int64 (classes, resources)
-        Sum of the free resources of the class.
-    most_free : int64 (classes, resources)
-        Largest free amount on one host of the class.
-    capacity : int64 (shapes, classes)
-        Sum over the hosts of how many tasks of the shape fit one host alone.
-    residual : tuple of (milli-GPU, GPUs) pairs per class
-        Partly used GPUs that have something left.
-    """
-
-    of_host: Ints
-    size: Ints
-    whole: Ints
-    idle: Bools
-    free: Ints
-    most_free: Ints
+    of_host: Ints  # (hosts,): Class of each host, -1 where nothing fits
+    size: Ints  # (classes,): Hosts in each class
+    whole: Ints  # (classes,): Free whole GPUs of each host of the class (equal for all)
+    idle: Bools  # (classes,): Whether nothing runs on its hosts
+    free: Ints  # (classes, resources): Sum of the free resources of the class
+    most_free: Ints  # (classes, resources): Largest free amount on one host of the class
+    # (shapes, classes): Sum over the hosts of how many tasks of the shape fit one host alone
     capacity: Ints
+    # tuple of (milli-GPU, GPUs) pairs per class: Partly used GPUs that have something left
     residual: tuple[tuple[tuple[int, int], ...], ...]
 
     def __len__(self) -> int:

@@ -29,21 +29,15 @@ A_SHARE = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GpuPartTypes:
-    """The kinds of GPU parts that shapes ask for: shares first, then slices.
+    """The kinds of GPU parts that shapes ask for: shares first, then slices."""
 
-    Attributes
-    ----------
-    milli, memory : int64 (parts,)
-        Milli-GPU, and MiB of GPU memory (0 for slices).
-    kind : int64 (parts,)
-        Kind of slice (an index into `topology.mig.SLICES`), `A_SHARE` for shares.
-    of : int64 (shapes, products + 1)
-        Part that a shape asks for on GPUs of a product (last: without MIG), -1 if none.
-    """
-
+    # milli, memory (parts,): Milli-GPU, and MiB of GPU memory (0 for slices)
     milli: Ints
     memory: Ints
+    # (parts,): Kind of slice (an index into `topology.mig.SLICES`), `A_SHARE` for shares
     kind: Ints
+    # (shapes, products + 1): Part that a shape asks for on GPUs of a product (last: without MIG),
+    # -1 if none
     of: Ints
 
     def __len__(self) -> int:
@@ -87,34 +81,22 @@ class GpuPartTypes:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GangKind:
-    """Gangs that are equal for the tree: in task GPUs, capacity per host, count and levels.
-
-    Attributes
-    ----------
-    capacity : int64 (hosts,)
-        How many tasks of any one of the `shapes` fit each host.
-    timed : Group or None
-        One of the groups, if the time of their collectives counts; then all levels down to the host
-        matter.
-    depth : int
-        Levels of the cluster.
-    taken : tuple of int
-        What a gang takes of each pool at least, if all its tasks are in one domain or in several.
-    on_hosts : Group or None
-        One of the groups, if these are on so many hosts.
-    """
+    """Gangs that are equal for the tree: in task GPUs, capacity per host, count and levels."""
 
     gpu: int
     count: int
     milli_gpu: int
     required: int
     weights: tuple[tuple[int, int], ...]
-    capacity: Ints
+    capacity: Ints  # (hosts,): How many tasks of any one of the `shapes` fit each host
     shapes: set[int]
+    # One of the groups, if the time of their collectives counts; then all levels down to the host
+    # matter
     timed: Group | None
-    depth: int
+    depth: int  # Levels of the cluster
+    # What a gang takes of each pool at least, if all its tasks are in one domain or in several
     taken: tuple[int, ...]
-    on_hosts: Group | None
+    on_hosts: Group | None  # One of the groups, if these are on so many hosts
 
     @property
     def levels(self) -> list[int]:
@@ -350,52 +332,39 @@ class AccountRow(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AggregateModel:
-    """The aggregate model (model.py says what it is), and where its variables are.
-
-    Attributes
-    ----------
-    host_classes : the host classes
-    y, y_option : columns of y, and the option of each
-    y_most, y_cost : most jobs of each y; least cost of stopping one of them, 0 for pending jobs
-    x, x_shape, x_class : columns of x, shape and host class of each
-    opened : column of o per host class, -1 for classes in use
-    u, gangs : columns of u, and what each stands for
-    gang_kinds, gang_kind_of : the gang kinds, and the kind of each group that has one
-    option_row : row per job class, its jobs with any option
-    task_row : row per shape, tasks placed less tasks started
-    gpu_row, share_row : row per host class (-1: none), row per (part, host class)
-    quota_row : row per quota of the problem
-    parts : the kinds of GPU parts that shapes ask for
-    y_use : what stopping a job of each y uses of the disruption budget at least, (y, limits)
-    y_least : jobs of each y that have to run on
-    budget_row : row per limit of the disruption budget, -1 for none
-    account_rows : rows of quotas and caps, and of precedence within them
-    """
+    """The aggregate model (model.py says what it is), and where its variables are."""
 
     problem: Problem
-    host_classes: HostClasses
+    host_classes: HostClasses  # the host classes
     model: Model
+    # y, y_option: columns of y, and the option of each
     y: Ints
     y_option: Ints
+    # y_most, y_cost: most jobs of each y; least cost of stopping one of them, 0 for pending jobs
     y_most: Ints
     y_cost: Ints
+    # x, x_shape, x_class: columns of x, shape and host class of each
     x: Ints
     x_shape: Ints
     x_class: Ints
-    opened: Ints
+    opened: Ints  # column of o per host class, -1 for classes in use
+    # u, gangs: columns of u, and what each stands for
     u: Ints
     gangs: GangColumns
+    # gang_kinds, gang_kind_of: the gang kinds, and the kind of each group that has one
     gang_kinds: list[GangKind]
     gang_kind_of: dict[Group, int]
-    option_row: Ints
-    task_row: Ints
+    option_row: Ints  # row per job class, its jobs with any option
+    task_row: Ints  # row per shape, tasks placed less tasks started
+    # gpu_row, share_row: row per host class (-1: none), row per (part, host class)
     gpu_row: Ints
     share_row: Ints
-    quota_row: Ints
-    parts: GpuPartTypes
-    y_use: Ints
-    y_least: Ints
-    budget_row: Ints
+    quota_row: Ints  # row per quota of the problem
+    parts: GpuPartTypes  # the kinds of GPU parts that shapes ask for
+    y_use: Ints  # what stopping a job of each y uses of the disruption budget at least, (y, limits)
+    y_least: Ints  # jobs of each y that have to run on
+    budget_row: Ints  # row per limit of the disruption budget, -1 for none
+    # rows of quotas and caps, and of precedence within them
     account_rows: list[AccountRow] = field(default_factory=list)
 
     def part_of(self, shape: Ints, host_class: Ints) -> Ints:

@@ -108,54 +108,37 @@ Moves = Literal["placed", "none", "away"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StayVariables:
-    """The places of the running jobs of a model, in the order of their entries.
+    """The places of the running jobs of a model, in the order of their entries."""
 
-    Attributes
-    ----------
-    s : a column per place
-    entry, set, host : entry, task set and host (position in the model) of each place
-    gpus : GPUs of each place
-    slot : start of each place's MIG slice
-    usable : how many of its GPUs are not reserved
-    """
-
-    s: Ints
+    s: Ints  # a column per place
+    # entry, set, host: entry, task set and host (position in the model) of each place
     entry: Ints
     set: Ints
     host: Ints
-    gpus: list[tuple[int, ...]]
-    slot: list[int | None]
-    usable: Ints
+    gpus: list[tuple[int, ...]]  # GPUs of each place
+    slot: list[int | None]  # start of each place's MIG slice
+    usable: Ints  # how many of its GPUs are not reserved
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HostModel:
-    """The model of some jobs on some hosts, and where its variables are.
-
-    Attributes
-    ----------
-    hosts : the hosts of the model; below, a host is a position in this array
-    capacity : (sets, hosts), how many tasks of a set fit a host alone
-    y : a column per entry
-    kept : a column per entry, `NONE` for pending jobs
-    x, x_set, x_host : columns, task set and host of each x
-    stays : the places of running jobs
-    away, away_set : columns of running tasks that move to any host, and their task sets
-    """
+    """The model of some jobs on some hosts, and where its variables are."""
 
     problem: Problem
     placement: Placement
-    hosts: Ints
+    hosts: Ints  # the hosts of the model; below, a host is a position in this array
     model: Model
     entries: list[Entry]
     task_sets: list[TaskSet]
-    capacity: Ints
-    y: Ints
-    kept: Ints
+    capacity: Ints  # (sets, hosts), how many tasks of a set fit a host alone
+    y: Ints  # a column per entry
+    kept: Ints  # a column per entry, `NONE` for pending jobs
+    # x, x_set, x_host: columns, task set and host of each x
     x: Ints
     x_set: Ints
     x_host: Ints
-    stays: StayVariables
+    stays: StayVariables  # the places of running jobs
+    # away, away_set: columns of running tasks that move to any host, and their task sets
     away: Ints
     away_set: Ints
 

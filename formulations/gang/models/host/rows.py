@@ -54,17 +54,13 @@ class ShareTypes:
     """The distinct shares, by milli-GPU and memory, that shapes of the model ask for.
 
     Where jobs run, who may have whose GPU depends on the rank of a task: shares differ by it, too.
-
-    Attributes
-    ----------
-    milli, memory, rank : milli-GPU, MiB and rank of each; where no job runs, all ranks are 0
-    of_shape : share of each shape, -1 for whole GPUs and slices
     """
 
+    # milli, memory, rank: milli-GPU, MiB and rank of each; where no job runs, all ranks are 0
     milli: Ints
     memory: Ints
     rank: Ints
-    of_shape: Ints
+    of_shape: Ints  # share of each shape, -1 for whole GPUs and slices
 
     @classmethod
     def of(cls, m: HostModel, shapes: Ints) -> ShareTypes:
@@ -240,23 +236,18 @@ ANY_FREE = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GpuSlots:
-    """The slots and the variables b.
+    """The slots and the variables b."""
 
-    Attributes
-    ----------
-    host, gpu, free : per slot the host (position in the model), GPU or `ANY_FREE`, milli-GPU
-    parts : the distinct shares
-    b, b_slot, b_key : columns of b, and the slot and key (see `ShareTypes.key`) of each
-    use_slot, use, use_milli : slot, column and milli-GPU of all that uses a slot
-    """
-
+    # host, gpu, free: per slot the host (position in the model), GPU or `ANY_FREE`, milli-GPU
     host: Ints
     gpu: Ints
     free: Ints
-    parts: ShareTypes
+    parts: ShareTypes  # the distinct shares
+    # b, b_slot, b_key: columns of b, and the slot and key (see `ShareTypes.key`) of each
     b: Ints
     b_slot: Ints
     b_key: Ints
+    # use_slot, use, use_milli: slot, column and milli-GPU of all that uses a slot
     use_slot: Ints
     use: Ints
     use_milli: Ints
@@ -489,25 +480,16 @@ def _anti_affinity(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PoolColumns:
-    """What takes something of a pool of the model: columns, and what is known of each.
-
-    Attributes
-    ----------
-    pool : Pool
-    left : int64 (domains,)
-        What may be taken of each domain.
-    columns, domain, amount : columns, and where and what each takes
-    entry : entry of each column; the first one of a task set
-    stays : whether each is a running task in its place
-    """
+    """What takes something of a pool of the model: columns, and what is known of each."""
 
     pool: Pool
-    left: Ints
+    left: Ints  # (domains,): What may be taken of each domain
+    # columns, domain, amount: columns, and where and what each takes
     columns: Ints
     domain: Ints
     amount: Ints
-    entry: Ints
-    stays: Bools
+    entry: Ints  # entry of each column; the first one of a task set
+    stays: Bools  # whether each is a running task in its place
 
 
 def add_pools(m: HostModel) -> list[PoolColumns]:
