@@ -20,7 +20,7 @@ from placewright.formulations.gang.heuristics.vector_packing import (
     reduce_excess,
 )
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
-from placewright.formulations.gang.placement.greedy import place_group
+from placewright.formulations.gang.placement.gang_tree import place_group
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group, RunningJob, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
-from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.jobs import (
     NO_LEVEL,
@@ -323,35 +322,13 @@ def tasks_on_tree(
     return held
 
 
-# Placing tied groups on the domain tree: joint levels, slices, failure domains, anti-affinity.
+# Placing groups on the domain tree: joint levels, slices, failure domains, anti-affinity.
 #
 # How many tasks of a group a domain holds is summed up the tree, with two caps: a domain limit
 # caps what a domain counts for, and from the slices' level upwards only whole slices count. Both
 # caps are those of a tree, so whatever a domain counts for can be placed there, and a group alone
 # is placed wherever it fits. Several groups in one domain are placed one after the other, which
 # may fail although a placement exists.
-
-
-def place_tied_groups(
-    placement: Placement, choice: Choice, within: Mapping[int, Bools] | None = None
-) -> list[TaskPlacement] | None:
-    """Place all groups of a tied option where they fit; None, and nothing changed, if they do not.
-
-    `within` restricts groups, by index, to some hosts, bool (hosts,); with a joint level it is
-    ignored.
-    """
-    tuning = parameters.PARAMETERS.placement
-    open_ = placement.open_to(choice.label)
-    if choice.uses:
-        open_ &= placement.pools.open_to(choice, len(open_))
-    if choice.joint_level == NO_LEVEL:
-        return _all_groups(placement, choice, open_, within or {})
-    domain = placement.problem.cluster.domain[choice.joint_level]
-    for d in _joint_domains(placement, choice, open_)[: tuning.max_joint_domains]:
-        puts = _all_groups(placement, choice, open_ & (domain == d), {})
-        if puts is not None:
-            return puts
-    return None
 
 
 def _domains_for_all(held: list[Ints], group: Group, level: int) -> Bools:
@@ -362,7 +339,7 @@ def _domains_for_all(held: list[Ints], group: Group, level: int) -> Bools:
     return enough
 
 
-def _joint_domains(placement: Placement, choice: Choice, open_: Bools) -> list[int]:
+def joint_domains(placement: Placement, choice: Choice, open_: Bools) -> list[int]:
     """Return domains of the joint level that hold each group alone, the fullest first."""
     cluster = placement.problem.cluster
     number = len(cluster.names[choice.joint_level])
@@ -379,7 +356,7 @@ def _joint_domains(placement: Placement, choice: Choice, open_: Bools) -> list[i
     return ordered
 
 
-def _all_groups(
+def place_groups(
     placement: Placement,
     choice: Choice,
     open_: Bools,
@@ -391,7 +368,7 @@ def _all_groups(
     for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
         there = open_ & within[k] if k in within else open_
         places = (
-            _place(placement, group, k, mask)
+            place_group(placement, group, k, mask)
             for group, mask in _with_hosts_of(choice, choice.groups[k], used, there)
         )
         placed = next((found for found in places if found is not None), None)
@@ -431,7 +408,7 @@ def _with_hosts_of(
     yield group, open_
 
 
-def _place(
+def place_group(
     placement: Placement, group: Group, index: int, open_: Bools
 ) -> list[TaskPlacement] | None:
     """Place a group in the smallest domain that holds it, and there on few of its sub-domains.

@@ -12,9 +12,15 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.placement.gang_tree import levels_to_try, place_tied_groups
+from placewright.formulations.gang.placement.gang_tree import joint_domains, place_groups
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, Group, TaskPlacement
+from placewright.formulations.gang.problem.jobs import (
+    ANY_JOB,
+    NO_LEVEL,
+    Choice,
+    Group,
+    TaskPlacement,
+)
 from placewright.formulations.gang.problem.limits import (
     ENTITLED,
     OPTION_SUMS,
@@ -153,87 +159,27 @@ def place_choice(
 ) -> list[TaskPlacement] | None:
     """Place all groups of an option where they fit; None, and nothing changed, if they do not.
 
-    `within` restricts groups, by index, to some hosts, bool (hosts,).
+    `within` restricts groups, by index, to some hosts, bool (hosts,); with a joint level it is
+    ignored.
     """
-    if choice.is_tied or choice.pooled:
-        return place_tied_groups(placement, choice, within)
-    puts: list[TaskPlacement] = []
-    for k in sorted(range(len(choice.groups)), key=lambda k: -choice.groups[k].milli_gpu):
-        group = choice.groups[k]
-        placed = place_group(placement, group, k, (within or {}).get(k))
-        if placed is None:
-            lift_all(placement, choice, puts)
-            return None
-        puts += placed
-    return puts
+    open_ = placement.open_to(choice.label)
+    if choice.uses:
+        open_ &= placement.pools.open_to(choice, len(open_))
+    if choice.joint_level == NO_LEVEL:
+        return place_groups(placement, choice, open_, within or {})
+    domain = placement.problem.cluster.domain[choice.joint_level]
+    most = parameters.PARAMETERS.placement.max_joint_domains
+    for d in joint_domains(placement, choice, open_)[:most]:
+        puts = place_groups(placement, choice, open_ & (domain == d), {})
+        if puts is not None:
+            return puts
+    return None
 
 
 def lift_all(placement: Placement, choice: Choice, puts: list[TaskPlacement]) -> None:
     """Release what tasks of an option hold."""
     for put in puts:
         placement.lift(choice.groups[put.group].shape, put)
-
-
-def place_group(
-    placement: Placement,
-    group: Group,
-    index: int,
-    within: Bools | None = None,
-) -> list[TaskPlacement] | None:
-    """Place a group in the smallest domain that holds it, optionally only on hosts `within`."""
-    cluster = placement.problem.cluster
-    fits = placement.fits(group.shape)
-    if within is not None:
-        fits = np.where(within, fits, 0)
-    fits = np.minimum(fits, group.count)
-    if fits.sum() < group.count:
-        return None
-    levels = levels_to_try(cluster, group)
-    for level in reversed(levels):
-        domain = cluster.domain[level]
-        capacity = np.bincount(domain, weights=fits, minlength=len(cluster.names[level]))
-        enough = np.flatnonzero(capacity >= group.count)
-        if len(enough):
-            best = enough[capacity[enough].argmin()]
-            fits = np.where(domain == best, fits, 0)
-            break
-        if level == group.required:
-            return None
-    chosen: list[tuple[int, int]] = []
-    _distribute(placement, fits, np.flatnonzero(fits), group.count, 0, chosen)
-    return [TaskPlacement(index, h, n, placement.put(group.shape, h, n)) for h, n in chosen]
-
-
-def _distribute(
-    placement: Placement,
-    fits: Ints,
-    hosts: Ints,
-    count: int,
-    level: int,
-    chosen: list[tuple[int, int]],
-) -> None:
-    """Distribute `count` tasks over `hosts`, by best fit on few sub-domains per level."""
-    domain = placement.problem.cluster.domain[level]
-    parts, part_of = np.unique(domain[hosts], return_inverse=True)
-    is_host = level == len(placement.problem.cluster.levels) - 1
-    capacity = np.bincount(part_of, weights=fits[hosts], minlength=len(parts)).astype(np.int64)
-    # Among equal hosts the one in use or with fewer free GPUs goes first.
-    tie = placement.whole[hosts] if is_host else np.zeros(len(parts))
-    order = np.lexsort((tie, capacity))
-    ascending, last = capacity[order], len(order)
-    while count:
-        # The first that holds what is left; as long as there is none, the largest.
-        at = int(np.searchsorted(ascending[:last], count))
-        if at == last:
-            at = last = last - 1
-        part = order[at]
-        taken = min(count, int(capacity[part]))
-        if is_host:
-            chosen.append((int(hosts[part]), taken))
-        else:
-            inside = hosts[part_of == part]
-            _distribute(placement, fits, inside, taken, level + 1, chosen)
-        count -= taken
 
 
 # Fills free hosts: greedily by value, or by progressive filling where `share` precedes `value`.

@@ -388,48 +388,45 @@ class Problem:
         sense = SENSE[term]
         return outward((floor if sense == "max" else ceil)(bound / step) * step, sense)
 
-    def demand_of(self, choice: Choice, resource: int) -> int:
-        """Return what a job with an option takes of a resource, or another amount (limits.py)."""
-        if resource == GPUS:
-            return sum(g.milli_gpu for g in choice.groups)
-        if resource == JOBS:
-            return 1
-        if (use := use_of(resource)) is not None:
-            return dict(choice.uses).get(use, 0)
-        if (model := model_of(resource)) is not None:
-            return sum(g.milli_gpu for g in choice.groups if self.shape_model[g.shape] == model)
-        return sum(int(self.shape_demand[g.shape, resource]) * g.count for g in choice.groups)
+    @cached_property
+    def _task_amounts(self) -> dict[int, list[int]]:
+        return {}
+
+    def task_amounts(self, amount: int) -> list[int]:
+        """Return what tasks of each shape take of an amount (limits.py), whatever jobs do."""
+        if amount not in self._task_amounts:
+            model = model_of(amount)
+            found = np.zeros_like(self.shape_gpu)
+            if amount == GPUS:
+                found = self.shape_gpu
+            elif model is not None:
+                found = np.where(self.shape_model == model, self.shape_gpu, 0)
+            elif amount != JOBS and use_of(amount) is None:
+                found = self.shape_demand[:, amount]
+            self._task_amounts[amount] = found.tolist()
+        return self._task_amounts[amount]
+
+    def demand_of(self, choice: Choice, amount: int) -> int:
+        """Return what a job with an option takes of an amount (limits.py)."""
+        each, use = self.task_amounts(amount), use_of(amount)
+        own = int(amount == JOBS) if use is None else dict(choice.uses).get(use, 0)
+        return own + sum(group.count * each[group.shape] for group in choice.groups)
 
     def task_amount(self, shape: int, amount: int) -> int:
-        """Return what a task of a shape takes of an amount; of `JOBS` it is 1 as of a whole job.
-
-        Of what jobs use in pools, what one takes that has no other task.
-        """
-        if amount == JOBS:
-            return 1
-        if (use := use_of(amount)) is not None:
-            return next((int(p.demand[shape]) for p in self.pools if p.use == use), 0)
-        if amount >= 0:
-            return int(self.shape_demand[shape, amount])
-        counts = amount == GPUS or model_of(amount) == self.shape_model[shape]
-        return int(self.shape_gpu[shape]) if counts else 0
+        """Return what a job of one task, of a shape, takes of an amount (limits.py)."""
+        use = use_of(amount)
+        used = (int(p.demand[shape]) for p in self.pools if p.use == use)
+        own = int(amount == JOBS) if use is None else next(used, 0)
+        return own + self.task_amounts(amount)[shape]
 
     def option_amounts(self, amount: int) -> Ints:
         """Return what a job takes of an amount (limits.py) with each option, int64 (options,)."""
-        options = self.options
-        if amount == GPUS:
-            return options.milli_gpu
-        if amount == JOBS:
-            return np.ones_like(options.milli_gpu)
-        if (use := use_of(amount)) is not None:
-            choices = [choice for c in self.classes for choice in c.choices]
-            return np.array([dict(one.uses).get(use, 0) for one in choices], dtype=np.int64)
-        shape = options.group_shape
-        if (model := model_of(amount)) is not None:
-            return options.sum_over_tasks(
-                self.shape_gpu[shape] * (self.shape_model[shape] == model)
-            )
-        return options.sum_over_tasks(self.shape_demand[shape, amount])
+        options, use = self.options, use_of(amount)
+        each = np.array(self.task_amounts(amount), dtype=np.int64)[options.group_shape]
+        if use is None:
+            return options.sum_over_tasks(each) + int(amount == JOBS)
+        choices = [choice for c in self.classes for choice in c.choices]
+        return np.array([dict(one.uses).get(use, 0) for one in choices], dtype=np.int64)
 
     def amounts_of(self, choice: Choice) -> dict[int, int]:
         """Return what all tasks of an option take, by resource (-1: milli-GPU)."""

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from examples import by_day
 from placewright.formulations.gang.models.aggregate.solve import aggregate_models
 from placewright.formulations.gang.models.host.model import build_host_model
-from placewright.formulations.gang.placement.greedy import fill_by_policy, place_group
+from placewright.formulations.gang.placement.gang_tree import place_group
+from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.round import Round
@@ -111,7 +112,7 @@ def test_a_group_goes_to_as_few_domains_as_best_fit_finds(
     job = {"name": "j", "options": [{"groups": [{"gpu": 1, "count": count}]}]}
     problem = compile_round(Round.model_validate({"cluster": cluster, "jobs": [job]}))
     group = problem.classes[0].choices[0].groups[0]
-    puts = place_group(Placement(problem), group, 0)
+    puts = place_group(Placement(problem), group, 0, np.ones(len(hosts), dtype=bool))
     if sum(map(sum, racks)) < count:
         assert puts is None
         return
