@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -246,6 +246,11 @@ class JobCompiler:
         names = [name for name, amount in (*asked, *option.uses.items()) if amount]
         return [name for name in dict.fromkeys(names) if name in self.pools]
 
+    def is_parted(self, pinned: Iterable[CompiledJob]) -> bool:
+        """Whether some task asks for GPU memory or a MIG slice, or holds some and may not move."""
+        held = any(fact.held and fact.held.parts for fact in pinned)
+        return self.shapes.has_gpu_parts or held
+
     def label_number(self, job: Job) -> int:
         """Return the number of a job's anti-affinity label, `NO_LABEL` if it has none."""
         asked = job.anti_affinity
@@ -468,12 +473,9 @@ class _CompiledJobs:
             members[fact.class_number].append(index)
         pinned = [facts[j] for j in members.pop(PINNED, ())]
         classes = self.job_compiler.job_classes(members, jobs)
-        weights: tuple[int, ...] = ()
-        if priorities:
-            classes, weights = weigh(round_, classes, priorities)
         choices = (choice for job_class in classes for choice in job_class.choices)
         self.shapes_needed = len({g.shape for choice in choices for g in choice.groups})
-        parted = shapes.has_gpu_parts or any(fact.held and fact.held.parts for fact in pinned)
+        parted = self.job_compiler.is_parted(pinned)
         state = self._state(facts, parted)
         cleared = self._state(pinned, parted)
         pinned_hosts = cleared.busy.copy()
@@ -488,45 +490,25 @@ class _CompiledJobs:
             if each.slices is not None:
                 each.slices[~usable] = 0
         class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
-        gpu, demand, hosts = shapes.arrays()
-        shares = tenant_shares(round_, cluster, self.healthy)
         pools = compile_pools(round_, cluster, shapes)
-        return Problem(
-            round=round_,
-            cluster=cluster,
+        totals = totals_of_pools(round_, cluster, pools, classes, shapes.arrays()[0])
+        return assemble(
+            self.job_compiler,
+            round_,
+            classes,
+            priorities,
+            pinned,
+            ((j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None),
             state=state,
             cleared=cleared,
-            classes=classes,
-            shape_gpu=gpu,
-            shape_demand=demand,
-            shape_allowed=hosts,
-            shape_rank=shapes.ranks(),
-            over=Over(shapes.ranks(), shapes.leaves(), self.job_compiler.leave.matrix()),
-            shape_model=shapes.models(),
-            part_demands=shapes.gpu_part_demands() if parted else None,
-            host_kind=shapes.host_kinds(),
             open=open_ & ~vacate,
             usable=usable,
             vacate=vacate,
             pinned_hosts=pinned_hosts,
-            pinned_remaining=milli_gpu_on(
-                [fact.job for fact in pinned], set(np.array(cluster.hosts)[vacate].tolist())
-            ),
             reserved_free=reserved_free,
             running={j: _running_job(round_.now, facts[j], class_of[j]) for j in sorted(class_of)},
-            quota=remaining_quotas(round_, cluster)
-            | totals_of_pools(round_, cluster, pools, classes, gpu),
+            quota=remaining_quotas(round_, cluster) | totals,
             pools=tuple(pool for pool in pools if pool.level != WHOLE_CLUSTER),
-            labels=self.job_compiler.list_labels(
-                (j, f.job, f.held.hosts) for j, f in enumerate(facts) if f.held is not None
-            ),
-            terms=write_out_terms(
-                write_out_share(round_.policy.terms, len(shares)), {VALUE: len(priorities)}
-            ),
-            shares=shares,
-            priority_classes=priorities,
-            class_weights=weights,
-            budget=DisruptionBudget.of(round_),
         )
 
     def _state(self, facts: Sequence[CompiledJob], parted: bool) -> State:
@@ -561,7 +543,52 @@ class _CompiledJobs:
         return state
 
 
-def weigh(
+def assemble(
+    compiler: JobCompiler,
+    round_: Round,
+    classes: tuple[JobClass, ...],
+    priorities: tuple[PriorityClass, ...],
+    pinned: Collection[CompiledJob],
+    placed: Iterable[tuple[int, Job, Iterable[int]]],
+    **arrays: Any,
+) -> Problem:
+    """Return the problem of a round or of a part of one.
+
+    `placed` is as for `list_labels`; `arrays` are the other fields of `Problem`, which a part takes
+    from the whole.
+    """
+    cluster, shapes = compiler.cluster, compiler.shapes
+    weights: tuple[int, ...] = ()
+    if priorities:
+        classes, weights = _weigh(round_, classes, priorities)
+    gpu, demand, hosts = shapes.arrays()
+    shares = tenant_shares(round_, cluster, arrays["state"].healthy)
+    terms = write_out_share(round_.policy.terms, len(shares))
+    emptied = set(np.array(cluster.hosts)[arrays["vacate"]].tolist())
+    return Problem(
+        round=round_,
+        cluster=cluster,
+        classes=classes,
+        shape_gpu=gpu,
+        shape_demand=demand,
+        shape_allowed=hosts,
+        shape_rank=shapes.ranks(),
+        over=Over(shapes.ranks(), shapes.leaves(), compiler.leave.matrix()),
+        shape_model=shapes.models(),
+        part_demands=shapes.gpu_part_demands() if compiler.is_parted(pinned) else None,
+        host_kind=shapes.host_kinds(),
+        pinned_remaining=_milli_gpu_on([fact.job for fact in pinned], emptied),
+        labels=compiler.list_labels(placed),
+        terms=write_out_terms(terms, {VALUE: len(priorities)}),
+        shares=shares,
+        priority_classes=priorities,
+        class_weights=weights,
+        budget=DisruptionBudget.of(round_),
+        **arrays,
+    )
+
+
+def _weigh(
     round_: Round, classes: tuple[JobClass, ...], priorities: tuple[PriorityClass, ...]
 ) -> tuple[tuple[JobClass, ...], tuple[int, ...]]:
     """Return the job classes with their values weighted by priority class, and the weights."""
@@ -615,7 +642,7 @@ def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
     )
 
 
-def milli_gpu_on(jobs: Sequence[Job], hosts: set[str]) -> int:
+def _milli_gpu_on(jobs: Sequence[Job], hosts: set[str]) -> int:
     """Return the milli-GPU that running jobs hold on some hosts, given by name."""
     return sum(
         job.options[job.running.option].groups[task.group].gpu

@@ -9,31 +9,24 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.array_types import Bools
-from placewright.formulations.common.priority_classes import write_out_terms
 from placewright.formulations.gang.problem.compile import (
     PINNED,
     CompiledJob,
     JobCompiler,
-    milli_gpu_on,
+    assemble,
     precedence_levels,
-    weigh,
 )
 from placewright.formulations.gang.problem.jobs import (
     NO_SLOTS,
     Group,
     JobClass,
     Leave,
-    Over,
     RunningJob,
     TaskPlacement,
 )
 from placewright.formulations.gang.problem.limits import (
-    VALUE,
-    DisruptionBudget,
     borrowing_options,
     remaining_quotas,
-    tenant_shares,
-    write_out_share,
 )
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.shapes import Pool
@@ -181,15 +174,12 @@ def cut_subproblem(
         if key not in known:
             known[key] = job_compiler.class_number(changed(j, variant), mine)
         members[known[key]].append(i)
-    classes, shapes = job_compiler.job_classes(members, round_.jobs), job_compiler.shapes
-    weights: tuple[int, ...] = ()
-    if whole.priority_classes:
-        classes, weights = weigh(round_, classes, whole.priority_classes)
+    classes = job_compiler.job_classes(members, round_.jobs)
     inside = np.zeros(whole.cluster.num_hosts, dtype=np.bool_)
     inside[list(hosts)] = True
     gpus = np.repeat(inside, whole.cluster.gpu_count)
     resources = [whole.cluster.resources.index(name) for name in cluster.resources]
-    parted = shapes.has_gpu_parts or any(fact.held and fact.held.parts for fact in pinned.values())
+    parted = job_compiler.is_parted(pinned.values())
 
     def state_of(state: State) -> State:
         return State(
@@ -201,9 +191,6 @@ def cut_subproblem(
             slices=state.slices[gpus] if parted and state.slices is not None else None,
         )
 
-    state, vacate = state_of(whole.state), whole.vacate[inside]
-    gpu, demand, allowed = shapes.arrays()
-    shares = tenant_shares(round_, cluster, state.healthy)
     running = _running(whole, round_, jobs, inside, classes, job_compiler)
     placed = [
         (i, job, tuple(host for _, _, host, _ in running[i].places))
@@ -211,38 +198,22 @@ def cut_subproblem(
         if i in running
     ]
     placed += [(i, fact.job, fact.held.hosts) for i, fact in pinned.items() if fact.held]
-    return Problem(
-        round=round_,
-        cluster=cluster,
-        state=state,
+    return assemble(
+        job_compiler,
+        round_,
+        classes,
+        whole.priority_classes,
+        pinned.values(),
+        placed,
+        state=state_of(whole.state),
         cleared=state_of(whole.cleared),
-        classes=classes,
-        shape_gpu=gpu,
-        shape_demand=demand,
-        shape_allowed=allowed,
-        shape_rank=shapes.ranks(),
-        over=Over(shapes.ranks(), shapes.leaves(), leave.matrix()),
-        shape_model=shapes.models(),
-        part_demands=shapes.gpu_part_demands() if parted else None,
-        host_kind=shapes.host_kinds(),
         open=whole.open[inside],
         usable=whole.usable[gpus],
-        vacate=vacate,
+        vacate=whole.vacate[inside],
         pinned_hosts=whole.pinned_hosts[inside],
-        pinned_remaining=milli_gpu_on(
-            [fact.job for fact in pinned.values()], set(np.array(cluster.hosts)[vacate].tolist())
-        ),
         reserved_free=whole.reserved_free[inside],
         running=running,
         quota=remaining_quotas(round_, cluster),
-        labels=job_compiler.list_labels(placed),
-        terms=write_out_terms(
-            write_out_share(round_.policy.terms, len(shares)), {VALUE: len(whole.priority_classes)}
-        ),
-        shares=shares,
-        budget=DisruptionBudget.of(round_),
-        priority_classes=whole.priority_classes,
-        class_weights=weights,
     )
 
 
