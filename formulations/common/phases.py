@@ -66,10 +66,7 @@ def leaving_out(
 ) -> Session:
     """Return a session in which phases of such names are left out, in inner lists, too.
 
-    Raises
-    ------
-    ValueError
-        If no phase of the lists has such a name.
+    Raises `ValueError` if no phase of the lists has such a name.
     """
     known = {phase.name for phases in lists for phase in phases}
     if unknown := sorted(set(names) - known):

@@ -96,19 +96,11 @@ class DualPrices:
     ) -> Self:
         """Take the prices of the first shapes, and price the others at what they displace.
 
-        Parameters
-        ----------
-        grid
-            Of the cleared hosts: what running jobs hold that may move counts as free.
-        price
-            In units of value, (first shapes,); any numbers will do.
-        budget_prices
-            Of a unit of each limit of the disruption budget; any numbers from 0 on will do.
+        `price`, (first shapes,), in units of value, and `budget_prices`, of a unit of each limit of
+        the disruption budget, may be any numbers, the latter from 0 on.
 
-        Raises
-        ------
-        ValueError
-            If running jobs that may move hold something in the grid: the bound would be too low.
+        Raises `ValueError` if running jobs that may move hold something in the grid: the bound
+        would be too low.
         """
         if not np.array_equal(grid.free[:, 0], problem.cleared.whole_free(problem.cluster)):
             raise ValueError("the grid is not one of cleared hosts: prices would prove too much")

@@ -11,20 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "PARAMETERS",
-    "BoundParameters",
-    "IncrementalParameters",
-    "InsertionParameters",
-    "ModelParameters",
-    "NeighbourhoodParameters",
-    "PackingParameters",
-    "Parameters",
-    "PlacementParameters",
-    "ProblemParameters",
-    "RunParameters",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemParameters:

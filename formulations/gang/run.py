@@ -111,15 +111,8 @@ def run(
 ) -> Iterator[Candidate | Bound]:
     """Run the phases of `PHASES`: the greedy plan and bounds without a solver, then better ones.
 
-    Parameters
-    ----------
-    without
-        Names of phases to leave out, also of those in `migration.py`.
-
-    Raises
-    ------
-    ValueError
-        If there is no phase of such a name.
+    Phases named in `without`, also of those in `migration.py`, are left out; `ValueError` if there
+    is none of such a name.
     """
 
     def phases(problem: Problem, session: Session) -> Steps:

@@ -66,12 +66,8 @@ Pattern: TypeAlias = tuple[DomainKind, Pieces]
 class LinkPatterns:
     """The integer program: least Mbit/s beyond what the links of some domains have left.
 
-    Parameters
-    ----------
-    gangs, domains
-        How many there are of each kind; all tasks are placed.
-    most_spread
-        What the gangs may add to `spread`; None: anything.
+    All tasks of the `gangs`, a number of each kind, are placed in the `domains`; they add no more
+    than `most_spread` to `spread`, None: anything.
     """
 
     def __init__(

@@ -53,12 +53,8 @@ def add_share_terms(
 ) -> None:
     """Append the share terms of the policy.
 
-    Parameters
-    ----------
-    y, y_class, y_choice : (columns,)
-        Columns, and the job class and choice of each.
-    shares
-        The tenants that count, with what their jobs hold that no y counts.
+    `y_class` and `y_choice` are job class and choice of each column of `y`, `shares` the tenants
+    that count, with what their jobs hold that no y counts.
     """
     terms = [term for term in problem.terms if term in SHARE_TERMS]
     if not terms:

@@ -546,17 +546,8 @@ def cheapest_hosts_of_tree(
 ) -> list[tuple[int, int]]:
     """Choose hosts for a group with slices or domain limits, by least cost per task.
 
-    Parameters
-    ----------
-    loss : float64 (hosts,)
-        Cost of displacing what runs there, for as many tasks as the host then holds.
-    each : int64 (hosts,)
-        That number of tasks.
-
-    Returns
-    -------
-    list of (host, tasks)
-        Empty if the group does not fit.
+    `loss`, float64 (hosts,), is the cost of displacing what runs there, for `each`, int64 (hosts,),
+    tasks that the host then holds. Returns (host, tasks) pairs; none if the group does not fit.
     """
     may = np.isfinite(loss) & (each > 0)
     held = tasks_by_level(cluster, group, np.where(may, each, 0))

@@ -19,19 +19,12 @@ from placewright.topology.units import WHOLE_GPU
 
 
 class PoolState:
-    """The pools of levels of a problem, and what they have left.
-
-    Attributes
-    ----------
-    left : list of int64 (domains,)
-        Per pool what may still be taken of each domain; below 0 where too much is taken.
-    counts_jobs : bool
-        Whether a pool is counted per job.
-    """
+    """The pools of levels of a problem, and what they have left."""
 
     def __init__(self, problem: Problem) -> None:
         self.pools = problem.pools
         self.counts_jobs = any(pool.use != PER_TASK for pool in problem.pools)
+        # Per pool, (domains,): what may still be taken; below 0 where too much is taken.
         self.left = [pool.limit.copy() for pool in problem.pools]
         takers = np.array([pool.demand for pool in problem.pools], dtype=np.int64)
         self._of_shape: list[list[int]] = [
@@ -139,45 +132,23 @@ _ALL = slice(None)
 
 
 class HostState:
-    """The hosts of a problem, and what they have left.
-
-    Parameters
-    ----------
-    cleared
-        Start without the running jobs that may move, instead of with the hosts as they are.
-
-    Attributes
-    ----------
-    free : int64 (hosts, resources)
-        Free resources besides GPUs.
-    whole : int64 (hosts,)
-        Whole GPUs that are free and not promised to a task.
-    partial_free : int64 (hosts, most GPUs of a host)
-        Free milli-GPU of partly used GPUs; 0 for all others and for those that hold MIG slices.
-    part_state : GpuPartState or None
-        Memory and slices of each GPU, in rounds where some task asks for them.
-    gpu_free : int64 (hosts, most GPUs of a host)
-        Free milli-GPU of each GPU; GPUs promised to tasks but not assigned yet are free here.
-    arrivals : int64 (hosts, ranks)
-        Tasks of each rank that have arrived.
-    least_rank : int64 (hosts,)
-        Least rank that may still arrive: above the level of every stopped job that was there.
-    pools : PoolState
-        What the pools of levels have left.
-    """
+    """The hosts of a problem, and what they have left; `cleared`: without jobs that may move."""
 
     def __init__(self, problem: Problem, *, cleared: bool = False) -> None:
         self.problem = problem
         cluster = problem.cluster
         state = problem.cleared if cleared else problem.state
-        self.free = state.free.copy()
+        self.free = state.free.copy()  # (hosts, resources), besides GPUs
         most = max(int(cluster.gpu_count.max(initial=1)), 1)
+        # (hosts, most GPUs of a host): free milli-GPU; GPUs promised to tasks are free here.
         exists = np.arange(most) < cluster.gpu_count[:, None]
         self.gpu_free = np.zeros((cluster.num_hosts, most), dtype=np.int64)
         self.gpu_free[exists] = state.gpu_free
         self._usable = np.zeros((cluster.num_hosts, most), dtype=np.bool_)
         self._usable[exists] = problem.usable
+        # (hosts,): whole GPUs that are free and not promised to a task.
         self.whole = state.whole_free(cluster).astype(np.int64)
+        # (hosts, most GPUs): of partly used GPUs; 0 for those that hold MIG slices.
         self.partial_free = np.where(self.gpu_free < WHOLE_GPU, self.gpu_free, 0)
         self.part_state: GpuPartState | None = None
         if problem.part_demands is not None:
@@ -185,6 +156,8 @@ class HostState:
             self.partial_free[self.part_state.layout != FREE] = 0
         levels = 1 + int(problem.running_tasks[:, 1].max(initial=-1))
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
+        # (hosts, ranks): tasks of each rank that have arrived; and the least rank that still may,
+        # above the level of every stopped job that was there.
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
         self.least_rank = np.zeros(cluster.num_hosts, dtype=np.int64)
         self.pools = PoolState(problem)

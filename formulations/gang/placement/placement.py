@@ -66,20 +66,12 @@ def task_indices(
 class Placement(HostState):
     """Jobs of a problem on its hosts; starts with the running jobs where they are.
 
-    Each placed job has a number, by which it is looked up and stopped.
+    Each placed job has a number, by which it is looked up and stopped. `cleared`: start with all
+    running jobs that may move stopped instead, as if that had no consequences.
 
-    Parameters
-    ----------
-    cleared
-        Start with all running jobs that may move stopped instead, as if that had no consequences.
-
-    Attributes
-    ----------
-    waiting : list of int
-        Per job class how many jobs hold nothing. Jobs of a class are interchangeable; in the end
-        those of highest priority start.
-    stopped : list of list of int
-        Per class of running jobs which ones hold nothing.
+    `waiting` has per job class how many jobs hold nothing; they are interchangeable, and in the end
+    those of highest priority start. `stopped` has per class of running jobs which ones hold
+    nothing.
     """
 
     def __init__(self, problem: Problem, *, cleared: bool = False) -> None:

@@ -190,14 +190,9 @@ def _over(placement: Placement, changed: Mapping[int, JobPlacement], job: int) -
 class _Counterfactual:
     """A placement in which nobody above a level has come, and victims from there on are back.
 
-    Parameters
-    ----------
-    back
-        Stopped jobs of the level and above; as an attribute, with the jobs that have moved back.
-    above
-        Jobs of a higher rank that start or move, by number.
-    owner
-        The stopped job whose quotas are asked, or any of the level.
+    `back` are the stopped jobs of the level and above, and as an attribute those that have moved
+    back, too; `above` the jobs of a higher rank that start or move, by number; `owner` the stopped
+    job whose quotas are asked, or any of the level.
     """
 
     def __init__(

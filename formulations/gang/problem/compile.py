@@ -105,14 +105,8 @@ class CompiledJob(NamedTuple):
 class JobCompiler:
     """Compiles jobs for a cluster: interned options, job classes, and what running jobs hold.
 
-    Groups and choices are created once each, so that equal ones are identical.
-
-    Attributes
-    ----------
-    levels : list of Precedence
-        The distinct precedences of running jobs that may move, lowest first.
-    class_keys : list of (running, tenant, accounts, choices)
-        Per class number: whether its jobs run, their tenant, quotas and caps, and their choices.
+    Groups and choices are created once each, so that equal ones are identical. `levels` are the
+    distinct precedences of running jobs that may move, lowest first.
     """
 
     def __init__(
@@ -135,6 +129,7 @@ class JobCompiler:
         self.choices: dict[tuple[object, ...], Choice] = {}
         self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
         self.class_numbers: dict[tuple[object, ...], int] = {}
+        # Per class: whether its jobs run, their tenant, accounts and choices.
         self.class_keys: list[tuple[bool, int, tuple[int, ...], tuple[Choice, ...]]] = []
         self.ranks_known: dict[Precedence, int] = {}
         self.gpu_start: list[int] = cluster.gpu_start.tolist()
@@ -387,12 +382,8 @@ def compile_round(
 ) -> Problem:
     """Compile one checked round; successive ones are compiled faster by a `Compiler`.
 
-    Parameters
-    ----------
-    cluster
-        Its cluster, if that has been built already.
-    classes
-        Priority classes in place of those that follow from the round itself, as of a part.
+    Its `cluster` may have been built already; `classes` take the place of the priority classes that
+    follow from the round itself, as for a part.
     """
     borrowed = borrowing_options(round_)
     classes = priority_classes(round_, borrowed) if classes is None else classes

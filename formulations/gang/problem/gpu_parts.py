@@ -85,10 +85,7 @@ def _with(came: SliceCounts, kind: int, more: int) -> SliceCounts:
 class Layouts:
     """The layouts met so far, by number.
 
-    Attributes
-    ----------
-    num_fitting : int64 (layouts, kinds)
-        How many more slices of one kind alone a GPU with the layout can take.
+    `num_fitting`, int64 (layouts, kinds): how many more slices of one kind alone a GPU can take.
     """
 
     def __init__(self) -> None:
@@ -193,12 +190,8 @@ def slice_kinds(profile: str | None) -> list[int]:
 class GpuPartState:
     """What each GPU has left beside milli-GPU; arrays (hosts, most GPUs of a host).
 
-    Attributes
-    ----------
-    memory : int64
-        Free MiB.
-    layout : int64
-        Layout of MIG slices (an index of `Layouts`); `FREE` without slices.
+    `memory` is free MiB, `layout` that of MIG slices (an index of `Layouts`), `FREE` without
+    slices.
     """
 
     def __init__(

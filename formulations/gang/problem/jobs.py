@@ -318,12 +318,8 @@ class Over:
 class Leave:
     """The sets of kinds that jobs may preempt, numbered as they are met.
 
-    Attributes
-    ----------
-    ruled : bool
-        Whether the round says more than precedence does. If not, every number is `NOBODY`.
-    key : tuple
-        Equal for rounds whose jobs have the same sets.
+    `ruled`: whether the round says more than precedence does; if not, every number is `NOBODY`.
+    `key` is equal for rounds whose jobs have the same sets.
     """
 
     def __init__(self, round_: Round, borrowed: BorrowingOptions) -> None:
@@ -439,10 +435,7 @@ def class_weights(
 ) -> tuple[int, ...]:
     """Return weights with which a sum over classes is nearly lexicographic.
 
-    Parameters
-    ----------
-    of
-        The priority class of each choice of each job class.
+    `of` has the priority class of each choice of each job class.
     """
     densities: dict[int, list[float]] = {}
     for job_class, numbers in zip(job_classes, of, strict=True):

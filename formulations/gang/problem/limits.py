@@ -352,12 +352,7 @@ class TenantShare:
 
 
 def tenant_shares(round_: Round, cluster: Cluster, healthy: Bools) -> tuple[TenantShare, ...]:
-    """Return the tenants that have jobs in a round; () if its policy has no term `share`.
-
-    Parameters
-    ----------
-    healthy : bool (hosts,)
-    """
+    """Return the tenants that have jobs in a round; () if its policy has no term `share`."""
     if SHARE not in round_.policy.terms:
         return ()
     names = {-1: "gpu", **dict(enumerate(cluster.resources))}

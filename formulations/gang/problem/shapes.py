@@ -74,12 +74,7 @@ _FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources", "ho
 class ShapeTable:
     """The distinct shapes of a round, numbered as they are met.
 
-    Parameters
-    ----------
-    host_sets
-        Those of the round.
-    link_terms
-        The terms of the policy that count links that groups cross: `bottleneck`, `contention`.
+    `link_terms` are the terms of the policy that count links that groups cross.
     """
 
     def __init__(
@@ -112,18 +107,10 @@ class ShapeTable:
     ) -> Group:
         """Return a task group with its shape; equal groups are one object.
 
-        Parameters
-        ----------
-        weights
-            Spread weights by level; always those of the first call.
-        rank
-            Rank of the job's precedence.
-        joint
-            Level (an index) of which one domain holds all groups of the option.
-        uses, num_hosts
-            What the job uses of pools, and on how many hosts it is, if this is its only group.
-        leave
-            Number of the set of running jobs that it may preempt (jobs.py).
+        `weights` are spread weights by level, always those of the first call, `rank` that of the
+        job's precedence, `joint` the level of which one domain holds all groups of the option,
+        `leave` the number of the set of running jobs that it may preempt (jobs.py). `uses` and
+        `num_hosts` are those of the job, if this is its only group.
         """
         hosts = self._hosts(group)
         own = (rank, leave, joint, hosts, num_hosts)

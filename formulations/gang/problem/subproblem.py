@@ -47,12 +47,8 @@ def residual(
 ) -> Problem:
     """Return the problem of the pending jobs, every running one fixed where it is or has moved to.
 
-    Its terms are those to which pending jobs matter.
-
-    Parameters
-    ----------
-    moved, slots
-        The jobs that have moved, as `starts` and `slots` of a `Candidate`.
+    Its terms are those to which pending jobs matter. `moved` and `slots` are the jobs that have
+    moved, as `starts` and `slots` of a `Candidate`.
     """
     state = problem.state.copy()
     for job in moved:
@@ -146,18 +142,11 @@ def cut_subproblem(
 ) -> Problem:
     """Return the problem of a part of a compiled round.
 
-    Parameters
-    ----------
-    round_
-        The part as a round, with its own cluster, tenants, reservations and policy. Its jobs may be
-        those of the whole round, unchanged.
-    jobs, hosts
-        Their indices in the whole round, in its order.
-    variants : (jobs,)
-        Number of the change that the part makes to each job.
-    changed
-        Returns a job, by its index in the whole round and its variant, as the part has it. Jobs of
-        one class with one variant are changed in the same way.
+    `round_` is the part as a round, with its own cluster, tenants, reservations and policy; its
+    jobs may be those of the whole round, unchanged. `jobs` and `hosts` are indices in the whole
+    round, in its order. `changed` returns a job, by its index in the whole round and its number in
+    `variants`, (jobs,), as the part has it; jobs of one class with one variant are changed in the
+    same way.
     """
     cluster, borrowed = build_cluster(round_.cluster), borrowing_options(round_)
     levels, leave = precedence_levels(round_, borrowed), Leave(round_, borrowed)

@@ -89,12 +89,8 @@ def least_time_us(group: Group, mbps: int) -> int:
 def least_time_us_within(speeds: LinkBandwidths, group: Group, level: int, hosts: Bools) -> int:
     """Return the least microseconds of a gang's collective if the gang spans a whole domain.
 
-    Parameters
-    ----------
-    level
-        The level of the smallest domain that holds all tasks; -1: only the whole cluster does.
-    hosts : bool (hosts,)
-        Hosts that the gang may use.
+    `level` is that of the smallest domain that holds all tasks, -1 if only the whole cluster does;
+    `hosts`, bool (hosts,), are those that the gang may use.
     """
     last = len(speeds.leaving_level)
     widths = [UNLIMITED, *speeds.leaving_level[level + 1 :]]
@@ -176,20 +172,10 @@ class TaskMix:
         )
 
     def useful(self, free: Ints, gpus: Ints, model: Ints) -> Ints:
-        """Return the milli-GPU of hosts that are useful to each kind.
+        """Return the milli-GPU of hosts that are useful to each kind, int64 (hosts, kinds).
 
-        Parameters
-        ----------
-        free : int64 (hosts, resources)
-            What they have left.
-        gpus : int64 (hosts, GPUs)
-            Free milli-GPU of each GPU.
-        model : int64 (hosts,)
-            Their GPU models.
-
-        Returns
-        -------
-        int64 (hosts, kinds)
+        `free`, int64 (hosts, resources), is what they have left, `gpus`, int64 (hosts, GPUs), the
+        free milli-GPU of each GPU, `model`, int64 (hosts,), their GPU models.
         """
         large = gpus[:, None, :] >= self.sizes[:, None]
         fits = large.sum(axis=2)[:, self.size_of] >= self.gpus
@@ -231,16 +217,9 @@ def _tasks(round_: Round) -> Iterator[tuple[TaskKind | TaskGroup, int]]:
 class FreeableDomains:
     """The domains of the level that `policy.freeing` names.
 
-    Attributes
-    ----------
-    domain : int64 (hosts,)
-        Domain of each host.
-    worth_of_gpu, worth_of_host, worth_of_domain : int, int64 (hosts,), int64 (domains,)
-        Milli-GPU-seconds that an empty GPU, host or domain is worth.
-    busy : bool (domains,)
-        Whether something ran there before the round.
-    freeable : bool (domains,)
-        Whether it was busy and no pinned job runs there.
+    `domain`, int64 (hosts,), is that of each host; `worth_of_gpu`, `worth_of_host` and
+    `worth_of_domain` what each is worth empty, in milli-GPU-seconds. Of a domain, bool (domains,),
+    `busy` says whether something ran there before the round, `freeable` that no pinned job did.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -370,12 +370,7 @@ def _unit(use: Ints) -> int:
 def add_failure_domains(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
     """Append the rows of pending jobs whose groups have a domain limit.
 
-    Parameters
-    ----------
-    capacity : int64 (shapes, hosts)
-        How many tasks fit each cleared host.
-    whole : int64 (hosts,)
-        Free whole GPUs of each cleared host.
+    `capacity` and `whole` are as in `build_aggregate_model`.
     """
     problem, options = m.problem, m.problem.options
     limits = [_limit(group, len(problem.cluster.levels) - 1) for group in options.groups]

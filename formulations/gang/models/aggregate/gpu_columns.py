@@ -42,12 +42,8 @@ class GpuKinds(NamedTuple):
 class GpuPatterns:
     """The patterns of GPUs of an aggregate model.
 
-    Attributes
-    ----------
-    pool : PatternPool
-        The patterns so far; its kinds are kinds of GPUs, its parts are fractions.
-    kind_class, kind_free, kind_size : int64 (kinds,)
-        Host class, free milli-GPU of one GPU, and number of GPUs of each kind.
+    The kinds of `pool` are kinds of GPUs, its parts are fractions. `kind_class`, `kind_free` and
+    `kind_size`, int64 (kinds,), are host class, free milli-GPU of one GPU, and number of GPUs.
     """
 
     def __init__(self, aggregate: AggregateModel) -> None:
@@ -86,13 +82,8 @@ class GpuPatterns:
     def add_improving(self, duals: Floats, sense: str) -> tuple[bool, float]:
         """Price: add the best pattern of each kind that improves the relaxation.
 
-        Returns
-        -------
-        bool
-            Whether one was added.
-        float
-            The most that missing patterns can still improve the optimum (Lagrangian bound: reduced
-            costs times the GPUs of each kind).
+        Returns whether one was added, and the most that missing patterns can still improve the
+        optimum (Lagrangian bound: reduced costs times the GPUs of each kind).
         """
         tuning = parameters.PARAMETERS.models
         aggregate = self.aggregate
@@ -148,23 +139,10 @@ class GpuPatterns:
 def unbounded_knapsack(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     """Unbounded knapsack for each row of prices, at every capacity from 0 to `top`.
 
-    Parameters
-    ----------
-    steps : int64 (parts,)
-        Size of each part, at least 1, in ascending order.
-    price : (rows, parts)
-
-    Returns
-    -------
-    best : (rows, top + 1)
-        Largest total price within each capacity.
-    choice : int64 (rows, top + 1)
-        The part to take first, -1 to stop. Following the choices never exceeds the capacity.
-
-    Raises
-    ------
-    ValueError
-        If the parts are not in ascending order, or smaller than 1.
+    `steps`, int64 (parts,), are the sizes of the parts, ascending from 1 on, else `ValueError`;
+    `price` is (rows, parts). Returns, (rows, top + 1) each, the largest total price within each
+    capacity, and the part to take first, -1 to stop. Following the choices never exceeds the
+    capacity.
     """
     if (np.diff(steps, prepend=1) < 0).any():
         raise ValueError(f"parts of {steps.tolist()} steps are not in ascending order from 1 on")

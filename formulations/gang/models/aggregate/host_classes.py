@@ -136,14 +136,9 @@ def _residual(shares: Ints) -> tuple[tuple[int, int], ...]:
 class ResourceGrid:
     """Demands and free resources in units of the demands' greatest common divisors, or coarser.
 
-    Resources that pools alone limit count nothing.
-
-    Attributes
-    ----------
-    sizes : int64 (shapes, 1 + resources)
-        Demands in units; whole GPUs first.
-    free : int64 (hosts, 1 + resources)
-        Free units, rounded down, and no more than all GPUs of a host can use.
+    Resources that pools alone limit count nothing. `sizes`, int64 (shapes, 1 + resources), are
+    demands in units, whole GPUs first; `free`, int64 (hosts, 1 + resources), is rounded down, and
+    no more than all GPUs of a host can use.
     """
 
     def __init__(self, problem: Problem, placement: Placement) -> None:
@@ -196,24 +191,11 @@ class ResourceGrid:
 def coarser_units(sizes: Ints, free: Ints, limit: int) -> tuple[Ints, Ints] | None:
     """Return demands and free amounts in a coarser unit in which the same multisets fit.
 
-    Parameters
-    ----------
-    sizes
-        (tasks, 2): GPUs, at least 1, and the amount that a task takes of a resource.
-    free
-        (hosts, 2): GPUs and the amount that a host has.
-    limit
-        Most units that a host may have.
+    `sizes`, (tasks, 2), are GPUs and what a task takes of a resource, `free`, (hosts, 2), GPUs and
+    what a host has; none may have more units than `limit`. None if in every unit tried other
+    multisets would fit.
 
-    Returns
-    -------
-    tuple or None
-        Units per task and per host, int64; None if in every unit tried other multisets would fit.
-
-    Raises
-    ------
-    ValueError
-        If a task has no GPU: the number of such tasks that fit is unbounded.
+    Raises `ValueError` if a task has no GPU: the number of such tasks that fit is unbounded.
     """
     tuning = parameters.PARAMETERS.models
     if (sizes[:, 0] < 1).any():

@@ -30,12 +30,8 @@ from placewright.topology.units import WHOLE_GPU
 class PatternPool:
     """Patterns of several kinds; each kind has a row that limits how often its patterns are used.
 
-    Attributes
-    ----------
-    columns, kind : int64 (patterns,)
-        Column in the model, and kind, of each pattern so far.
-    cuts : int64 (patterns, parts)
-        How many of each part a pattern holds.
+    `columns` and `kind`, int64 (patterns,), are column in the model and kind of each pattern so
+    far, `cuts`, int64 (patterns, parts), how many of each part it holds.
     """
 
     def __init__(self, model: Model, rows: Ints, sizes: Ints, parts: int) -> None:
@@ -81,17 +77,9 @@ class PatternPool:
 def exchangeable_slots(sizes: Ints, allowed: Bools) -> Ints:
     """Return (slot, task) pairs of shapes whose transitive closure says which task fits which slot.
 
-    Parameters
-    ----------
-    sizes : int64 (shapes, resources)
-        What a task takes.
-    allowed : bool (shapes, classes)
-        Which classes of hosts each shape may be on.
-
-    Returns
-    -------
-    int64 (pairs, 2)
-        Without cycles, but for pairs of equal shapes in both directions.
+    `sizes`, int64 (shapes, resources), is what a task takes, `allowed`, bool (shapes, classes),
+    which classes of hosts it may be on. The pairs, int64 (pairs, 2), have no cycles, but for pairs
+    of equal shapes in both directions.
     """
     keys, first, kind = np.unique(
         np.column_stack([sizes, allowed]), axis=0, return_index=True, return_inverse=True
@@ -114,12 +102,7 @@ def exchangeable_slots(sizes: Ints, allowed: Bools) -> Ints:
 def exchanged_slots(pairs: Ints, flow: Ints) -> list[tuple[int, int, int]]:
     """Decompose exchanges into paths: (slot, task, number), each slot exchanged once.
 
-    Parameters
-    ----------
-    pairs : int64 (pairs, 2)
-        As `exchangeable_slots` returns them.
-    flow : int64 (pairs,)
-        How often each is used.
+    `flow`, int64 (pairs,), says how often each of the pairs of `exchangeable_slots` is used.
     """
     net: defaultdict[tuple[int, int], int] = defaultdict(int)
     used = np.flatnonzero(flow)
@@ -184,18 +167,8 @@ def knapsack(
 ) -> tuple[NDArray[Any], Ints]:
     """Knapsack over all resources: the largest price within each vector of free units up to `top`.
 
-    Parameters
-    ----------
-    price : (shapes,)
-    allowed : bool (shapes,)
-    top : int64 (1 + resources,)
-
-    Returns
-    -------
-    best : of the grid's shape
-        Largest total price.
-    taken : int64, of the same shape
-        The shape taken last, -1 if none.
+    `price` and `allowed` are (shapes,), `top` (1 + resources,). Returns the largest total price, of
+    the grid's shape, and the shape taken last, int64 of the same shape, -1 if none.
     """
     best = np.zeros(grid.shape, dtype=price.dtype)
     taken = np.full(grid.shape, -1, dtype=np.int64)
@@ -221,14 +194,9 @@ def knapsack(
 class HostPatterns:
     """The patterns of whole hosts of an aggregate model that was built without sums.
 
-    Attributes
-    ----------
-    pool : PatternPool
-        The patterns so far; its kinds are host classes, its parts are shapes.
-    keys : int64 (classes, 3 + resources)
-        Idle, host kind and free units of each class: equal keys allow the same patterns.
-    same_key : int64 (classes,)
-        Number of the key without `idle`.
+    The kinds of `pool` are host classes, its parts are shapes. `keys`, int64 (classes, 3 +
+    resources), are idle, host kind and free units of each class: equal keys allow the same
+    patterns. `same_key`, int64 (classes,), is the number of the key without `idle`.
     """
 
     def __init__(self, aggregate: AggregateModel, grid: ResourceGrid) -> None:

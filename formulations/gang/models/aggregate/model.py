@@ -240,21 +240,12 @@ def build_aggregate_model(
 ) -> AggregateModel:
     """Build the aggregate model of a problem.
 
-    Parameters
-    ----------
-    capacity : int64 (shapes, hosts)
-        How many tasks fit each cleared host.
-    whole : int64 (hosts,)
-        Free whole GPUs of each cleared host.
-    sums
-        Whether to append x and the rows that sum over the hosts of a class. Without them patterns
-        of whole hosts (host_columns.py) take their place.
+    `capacity`, int64 (shapes, hosts), says how many tasks fit each cleared host, `whole`, int64
+    (hosts,), its free whole GPUs. `sums`: whether to append x and the rows that sum over the hosts
+    of a class; without them patterns of whole hosts (host_columns.py) take their place.
 
-    Raises
-    ------
-    ValueError
-        If `whole` is not what hosts have that are cleared of all running jobs that may move: a
-        bound of the model would not hold for plans that stop some of them.
+    Raises `ValueError` if `whole` is not what hosts have that are cleared of all running jobs that
+    may move: a bound of the model would not hold for plans that stop some of them.
     """
     if not np.array_equal(whole, problem.cleared.whole_free(problem.cluster)):
         raise ValueError("the hosts are not cleared; a bound of the model would not hold")

@@ -59,14 +59,8 @@ def solve_by_sifting(
 ) -> Outcome | None:
     """Solve a relaxation; columns that are no options take part from the start.
 
-    Parameters
-    ----------
-    options
-        Columns that are options.
-    row
-        For each of them the row that counts the options of its class, in ascending order.
-    share
-        Of the time left, for each of the programs.
+    `row` has for each of the columns `options` the row that counts the options of its class, in
+    ascending order; `share` is that of the time left, for each of the programs.
     """
     tuning = parameters.PARAMETERS.models
     classes = len(np.unique(row))
@@ -230,18 +224,9 @@ def bound_by_relaxation(
     (stabilisation: Wentges 1997). At the end the duals, as whole numbers, certify a bound. Then
     cuts of accounts are added, and it goes on, as long as that lowers the bound.
 
-    Parameters
-    ----------
-    holds
-        The terms, with their values, that the bound is conditional on; all terms that rows of the
-        model hold must be among them.
-    without
-        Names of row blocks to leave out. They must be the last rows: patterns read duals by row.
-
-    Raises
-    ------
-    ValueError
-        If rows hold another term, or rows that stay come after one that is left out.
+    The bound is conditional on `holds`, terms with their values: all terms that rows of the model
+    hold must be among them. Row blocks named in `without` are left out; they must be the last rows,
+    since patterns read duals by row. Else `ValueError`.
     """
     tuning = parameters.PARAMETERS.models
     _check_rows(aggregate.model, holds, without)
@@ -343,17 +328,8 @@ def option_reduced_costs(
 ) -> ReducedCosts | None:
     """Return the reduced costs of a model's relaxation, if it is worth searching a core.
 
-    Parameters
-    ----------
-    options
-        Columns that are options of job classes.
-    row
-        For each of them, the row that counts the jobs of its class.
-
-    Returns
-    -------
-    ReducedCosts or None
-        None if the model is small, or the relaxation has no duals.
+    `row` has for each of the columns `options` the row that counts the jobs of its class. None if
+    the model is small, or the relaxation has no duals.
     """
     tuning = parameters.PARAMETERS.models
     if arrays.columns <= tuning.max_core_columns or relaxed is None:
@@ -435,15 +411,9 @@ def search_term_by_term(
 ) -> Generator[Bound, None, Floats | None]:
     """Branch and bound lexicographically, each term held before the next; return the last point.
 
-    Parameters
-    ----------
-    relaxed
-        The outcome of the first term's relaxation over the same columns; then only its core is
-        searched (core search).
-    gap
-        Relative gap of the first term; by default half the session's.
-    share
-        Of the time left, for the first term.
+    With `relaxed`, the outcome of the first term's relaxation over the same columns, only its core
+    is searched (core search). `gap` is that of the first term, by default half the session's,
+    `share` its part of the time left.
     """
     problem, model = aggregate.problem, aggregate.model
     values: Floats | None = None

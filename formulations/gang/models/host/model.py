@@ -211,25 +211,11 @@ def build_host_model(
 ) -> HostModel:
     """Build the variables and the rows that do not depend on the terms.
 
-    Parameters
-    ----------
-    placement
-        What is free on the hosts.
-    hosts : int64 (hosts,)
-    numbers : int64 (classes,)
-        Pending jobs of each class.
-    running
-        Running jobs; they must be stopped in the placement and have all their places on the hosts.
-    moves
-        Where tasks of running jobs may arrive: where they fit ("placed"), nowhere ("none"), or
-        anywhere without using capacity ("away", a relaxation).
-    separate
-        Whether pending jobs of a class get entries of their own.
-
-    Raises
-    ------
-    ValueError
-        If a running job is not stopped, or has a place on another host.
+    The model has `numbers`, int64 (classes,), pending jobs of each class, and `running` jobs, which
+    must be stopped in the placement and have all their places on the hosts, else `ValueError`.
+    `moves` says where their tasks may arrive: where they fit ("placed"), nowhere ("none"), or
+    anywhere without using capacity ("away", a relaxation). With `separate` pending jobs of a class
+    get entries of their own.
     """
     if any(placement.is_running(job) for job in running):
         raise ValueError("a running job was not stopped: what it holds would count twice")

@@ -33,12 +33,7 @@ from placewright.topology.units import WHOLE_GPU
 class PoolVictims:
     """What running jobs hold of the pools of a model before the round.
 
-    Parameters
-    ----------
-    running
-        The entries of each running job; jobs below are positions in it.
-    level
-        Level of each of them.
+    `running` are the entries of each running job; jobs below are positions in it, as in `level`.
     """
 
     def __init__(
@@ -80,14 +75,8 @@ class PoolVictims:
     ) -> None:
         """Append the rows of a level.
 
-        Parameters
-        ----------
-        exact
-            Its jobs.
-        some
-            Column: whether one of them stops.
-        back
-            The column r of each job that may go back.
+        `exact` are its jobs, `some` is the column that says whether one of them stops, `back` has
+        the column r of each job that may go back.
         """
         for p in range(len(self.pools)):
             touched = self._touched(p, level, exact, some, back)
@@ -225,12 +214,7 @@ def add_preemption(
 ) -> None:
     """Append the rows of every running job of a model of the whole round.
 
-    Parameters
-    ----------
-    running
-        The entries of each running job, if some have several.
-    pools
-        What takes of the pools of levels.
+    `running` has the entries of each running job, if some have several.
     """
     if running is None:
         running = [[e] for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
@@ -247,13 +231,7 @@ def add_preemption(
 
 
 class _PreemptionRows:
-    """What the rows of all levels have in common.
-
-    Attributes
-    ----------
-    level : list of int
-        Level of each running job.
-    """
+    """What the rows of all levels have in common; `level` is that of each running job."""
 
     def __init__(
         self, m: HostModel, running: Sequence[Sequence[int]], pools: Sequence[PoolColumns]

@@ -572,11 +572,7 @@ def add_budget_rows(
 ) -> None:
     """Append the rows of a budget.
 
-    Parameters
-    ----------
-    entries
-        Entries of the model, and the job that each stands for; of those of one job at most one
-        runs.
+    `entries` of the model have the job that each stands for; of those of one job at most one runs.
     """
     counted = [(e, job) for e, job in entries if job in budget.stops]
     stops = {job: budget.stops[job] for _, job in counted}
