@@ -81,12 +81,9 @@ class IncrementalGang:
         Yields nothing if host patterns do not apply.
         """
         tuning = parameters.PARAMETERS.incremental
-        empty = Placement(problem, cleared=True)
-        grid = ResourceGrid(problem, empty)
-        if not host_patterns_apply(problem, grid):
+        empty, grid = self._begin(problem)
+        if grid is None:
             return
-        if self._warm_start is not None and not self._warm_start.is_valid_for(problem):
-            self._warm_start = None
         placement = Placement(problem)
         displace_greedily(placement)
         solved = None if self._warm_start else self._solve(problem, session, empty, placement)
@@ -129,12 +126,9 @@ class IncrementalGang:
         Displacement and exchange maximise the weighted sum. Its bound says little of the lower
         classes, so each has its relaxation, from the patterns of the last round.
         """
-        empty = Placement(problem, cleared=True)
-        grid = ResourceGrid(problem, empty)
-        if not host_patterns_apply(problem, grid):
+        empty, grid = self._begin(problem)
+        if grid is None:
             return
-        if self._warm_start is not None and not self._warm_start.is_valid_for(problem):
-            self._warm_start = None
         placement = Placement(problem)
         displace_greedily(placement)
         solved = self._solve(problem, session, empty, placement)
@@ -153,6 +147,16 @@ class IncrementalGang:
             yield from later_bounds(session, *solved.model)
         elif not session.expired():
             yield from run(problem, session)
+
+    def _begin(self, problem: Problem) -> tuple[Placement, ResourceGrid | None]:
+        """Return the cleared hosts, and their grid if host patterns apply; drop what is too old."""
+        empty = Placement(problem, cleared=True)
+        grid = ResourceGrid(problem, empty)
+        if not host_patterns_apply(problem, grid):
+            return empty, None
+        if self._warm_start is not None and not self._warm_start.is_valid_for(problem):
+            self._warm_start = None
+        return empty, grid
 
     def _prices(self, problem: Problem, grid: ResourceGrid) -> DualPrices | None:
         """Return the prices of the last relaxation for this round, None without one."""

@@ -17,11 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.gang.placement.gang_tree import (
-    NO_POOLS,
-    tasks_by_level,
-    tasks_in_all,
-)
+from placewright.formulations.gang.placement.gang_tree import NO_POOLS, tasks_by_level, tasks_in_all
 from placewright.formulations.gang.placement.greedy import lift_all, place_choice
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.gpu_parts import FREE

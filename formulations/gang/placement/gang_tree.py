@@ -357,10 +357,7 @@ def joint_domains(placement: Placement, choice: Choice, open_: Bools) -> list[in
 
 
 def place_groups(
-    placement: Placement,
-    choice: Choice,
-    open_: Bools,
-    within: Mapping[int, Bools],
+    placement: Placement, choice: Choice, open_: Bools, within: Mapping[int, Bools]
 ) -> list[TaskPlacement] | None:
     """Place the groups of an option on open hosts, the largest first; all or none."""
     puts: list[TaskPlacement] = []
@@ -574,12 +571,7 @@ def cheapest_hosts_of_tree(
 
 
 def _cheapest_in(
-    cluster: Cluster,
-    held: list[Ints],
-    rate: list[Floats],
-    level: int,
-    parts: Ints,
-    count: int,
+    cluster: Cluster, held: list[Ints], rate: list[Floats], level: int, parts: Ints, count: int
 ) -> list[tuple[int, int]]:
     """Choose hosts for `count` tasks in domains of a level, those of least cost per task first."""
     chosen: list[tuple[int, int]] = []

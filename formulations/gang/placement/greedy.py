@@ -153,9 +153,7 @@ def _best_fit_order(placement: Placement, shape: int, hosts: Ints) -> Ints:
 
 
 def place_choice(
-    placement: Placement,
-    choice: Choice,
-    within: Mapping[int, Bools] | None = None,
+    placement: Placement, choice: Choice, within: Mapping[int, Bools] | None = None
 ) -> list[TaskPlacement] | None:
     """Place all groups of an option where they fit; None, and nothing changed, if they do not.
 

@@ -310,12 +310,7 @@ class HostState:
         return chosen
 
     def _take(
-        self,
-        shape: int,
-        host: int,
-        gpus: tuple[int, ...],
-        times: int = 1,
-        slot: int | None = None,
+        self, shape: int, host: int, gpus: tuple[int, ...], times: int = 1, slot: int | None = None
     ) -> None:
         """Charge one task to each of these GPUs (`times` 1), or release it (-1)."""
         milli = times * min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)

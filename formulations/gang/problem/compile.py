@@ -22,7 +22,6 @@ from placewright.formulations.gang.problem.jobs import (
     JobClass,
     Label,
     Leave,
-    Over,
     RunningJob,
     TaskPlacement,
     class_weights,
@@ -50,7 +49,6 @@ from placewright.formulations.gang.problem.shapes import (
     host_range,
     totals_of_pools,
 )
-from placewright.formulations.plan_messages import Place, Slots
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import size
 from placewright.instances.documents.base import MAX_MOMENT
@@ -72,24 +70,15 @@ PINNED = -1
 
 
 class RunningUse(NamedTuple):
-    """What a running job holds, in flat form: per task and per GPU."""
+    """What a running job holds: as one that may move, its class left open, and in flat form."""
 
-    # level, kind: See `RunningJob`
-    level: int
-    kind: int
-    milli_gpu: int  # In all
-    # places, tasks, slots: As in `RunningJob`
-    places: tuple[Place, ...]
-    tasks: tuple[TaskPlacement, ...]
-    slots: Slots
-    # hosts, demands (tasks,): Host of each task, and the row of its demands in
-    # `JobCompiler.demands`
-    hosts: tuple[int, ...]
-    demands: tuple[int, ...]
-    # gpus, milli (GPUs held,): Index in the cluster, and milli-GPU, of each GPU that a task uses
-    gpus: tuple[int, ...]
-    milli: tuple[int, ...]
-    # (GPUs held,): (MiB, mask of MIG slices) of each of them; () if the job asks for neither
+    running: RunningJob
+    milli_gpu: int  # in all
+    hosts: tuple[int, ...]  # (tasks,)
+    demands: tuple[int, ...]  # (tasks,): the row of its demands in `JobCompiler.demands`
+    gpus: tuple[int, ...]  # (GPUs held,): index in the cluster
+    milli: tuple[int, ...]  # (GPUs held,)
+    # (GPUs held,): (MiB, mask of MIG slices) of each; () if the job asks for neither
     parts: tuple[tuple[int, int], ...]
 
 
@@ -141,12 +130,12 @@ class JobCompiler:
         kind, running = self.class_number(job, borrowed), job.running
         if running is None:
             return CompiledJob(job, borrowed, kind, None)
-        entitled = running.option not in borrowed
-        held = self._held(job, running)
+        level = victim = 0
         if kind != PINNED:
+            entitled = running.option not in borrowed
             level = self.rank_of((entitled, job.priority))
-            held = held._replace(level=level, kind=self.leave.kind(job, entitled=entitled))
-        return CompiledJob(job, borrowed, kind, held)
+            victim = self.leave.kind(job, entitled=entitled)
+        return CompiledJob(job, borrowed, kind, self._held(job, running, level, victim))
 
     def class_number(self, job: Job, borrowed: tuple[int, ...]) -> int:
         """Return a job's class number; jobs that no constraint or term distinguishes share one."""
@@ -293,8 +282,8 @@ class JobCompiler:
                 homes[label][j] = frozenset(domain[list(hosts)].tolist())
         return tuple(Label(level, home) for level, home in zip(levels, homes, strict=True))
 
-    def _held(self, job: Job, running: Running) -> RunningUse:
-        """Return what a running job holds, of level and kind 0."""
+    def _held(self, job: Job, running: Running, level: int, kind: int) -> RunningUse:
+        """Return what a running job holds."""
         option, tasks = job.options[running.option], running.tasks
         groups, host_of, start = option.groups, self.cluster.host_index, self.gpu_start
         places = tuple([(t.group, t.index, host_of[t.host], t.gpus) for t in tasks])
@@ -302,17 +291,22 @@ class JobCompiler:
         milli = [min(group.gpu, WHOLE_GPU) for group in groups]
         slots = tuple([t.slot for t in tasks])
         return RunningUse(
-            level=0,
-            kind=0,
-            milli_gpu=option.milli_gpu,
-            places=places,
-            tasks=tuple(
-                [
-                    TaskPlacement(group, host, 1, gpus, True, slot)
-                    for (group, _, host, gpus), slot in zip(places, slots, strict=True)
-                ]
+            RunningJob(
+                job_class=PINNED,
+                level=level,
+                places=places,
+                tasks=tuple(
+                    [
+                        TaskPlacement(group, host, 1, gpus, True, slot)
+                        for (group, _, host, gpus), slot in zip(places, slots, strict=True)
+                    ]
+                ),
+                migrate_cost=0,
+                preempt_cost=0,
+                slots=slots if any(group.mig for group in groups) else (),
+                kind=kind,
             ),
-            slots=slots if any(group.mig for group in groups) else (),
+            milli_gpu=option.milli_gpu,
             hosts=tuple([host for _, _, host, _ in places]),
             demands=tuple([demands[group] for group, _, _, _ in places]),
             gpus=tuple([start[host] + gpu for _, _, host, gpus in places for gpu in gpus]),
@@ -376,9 +370,7 @@ class Compiler:
 
 
 def compile_round(
-    round_: Round,
-    cluster: Cluster | None = None,
-    classes: tuple[PriorityClass, ...] | None = None,
+    round_: Round, cluster: Cluster | None = None, classes: tuple[PriorityClass, ...] | None = None
 ) -> Problem:
     """Compile one checked round; successive ones are compiled faster by a `Compiler`.
 
@@ -405,11 +397,7 @@ class _CompiledJobs:
     """The compiled jobs of a round, and what they were compiled with."""
 
     def __init__(
-        self,
-        round_: Round,
-        levels: list[Precedence],
-        leave: Leave,
-        cluster: Cluster | None = None,
+        self, round_: Round, levels: list[Precedence], leave: Leave, cluster: Cluster | None = None
     ) -> None:
         self.document = round_.cluster
         self.cluster = build_cluster(round_.cluster) if cluster is None else cluster
@@ -482,7 +470,7 @@ class _CompiledJobs:
                 each.slices[~usable] = 0
         class_of = {j: c for c, k in enumerate(classes) if k.running for j in k.jobs}
         pools = compile_pools(round_, cluster, shapes)
-        totals = totals_of_pools(round_, cluster, pools, classes, shapes.arrays()[0])
+        totals = totals_of_pools(round_, cluster, pools, classes, shapes.gpus)
         return assemble(
             self.job_compiler,
             round_,
@@ -552,7 +540,6 @@ def assemble(
     weights: tuple[int, ...] = ()
     if priorities:
         classes, weights = _weigh(round_, classes, priorities)
-    gpu, demand, hosts = shapes.arrays()
     shares = tenant_shares(round_, cluster, arrays["state"].healthy)
     terms = write_out_share(round_.policy.terms, len(shares))
     emptied = set(np.array(cluster.hosts)[arrays["vacate"]].tolist())
@@ -560,14 +547,7 @@ def assemble(
         round=round_,
         cluster=cluster,
         classes=classes,
-        shape_gpu=gpu,
-        shape_demand=demand,
-        shape_allowed=hosts,
-        shape_rank=shapes.ranks(),
-        over=Over(shapes.ranks(), shapes.leaves(), compiler.leave.matrix()),
-        shape_model=shapes.models(),
         part_demands=shapes.gpu_part_demands() if compiler.is_parted(pinned) else None,
-        host_kind=shapes.host_kinds(),
         pinned_remaining=_milli_gpu_on([fact.job for fact in pinned], emptied),
         labels=compiler.list_labels(placed),
         terms=write_out_terms(terms, {VALUE: len(priorities)}),
@@ -575,6 +555,7 @@ def assemble(
         priority_classes=priorities,
         class_weights=weights,
         budget=DisruptionBudget.of(round_),
+        **shapes.fields(compiler.leave.matrix()),
         **arrays,
     )
 
@@ -621,13 +602,8 @@ def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
     if running is None or held is None:
         raise ValueError(f"job {job.name!r} is pending; expected a running one")
     default = held.milli_gpu * (running.unsaved_s(now) + running.restart_s)
-    return RunningJob(
+    return held.running._replace(
         job_class=job_class,
-        level=held.level,
-        kind=held.kind,
-        places=held.places,
-        tasks=held.tasks,
-        slots=held.slots,
         migrate_cost=default if running.migrate_cost is None else running.migrate_cost,
         preempt_cost=default if running.preempt_cost is None else running.preempt_cost,
     )

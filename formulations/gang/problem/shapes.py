@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from placewright.formulations.gang.problem.jobs import (
     Group,
     HostRange,
     JobClass,
+    Over,
     TaskSlices,
     Traffic,
 )
@@ -78,11 +79,7 @@ class ShapeTable:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        host_sets: Mapping[str, Names],
-        *,
-        link_terms: Collection[str] = (),
+        self, cluster: Cluster, host_sets: Mapping[str, Names], *, link_terms: Collection[str] = ()
     ) -> None:
         self.cluster, self.host_sets = cluster, host_sets
         self._timed, self._rated = BOTTLENECK in link_terms, CONTENTION in link_terms
@@ -187,18 +184,18 @@ class ShapeTable:
             return None
         return DomainLimit(self.levels[asked.level], asked.most)
 
-    def arrays(
-        self,
-    ) -> tuple[Ints, Ints, Bools]:
-        """Return `shape_gpu`, `shape_demand` and `shape_allowed` as `Problem` has them."""
+    def fields(self, sets: Bools | None) -> dict[str, Any]:
+        """Return the fields of `Problem` that say something of each shape.
+
+        `sets` has the kinds of jobs in each set that a shape may preempt (jobs.py).
+        """
         cluster = self.cluster
         resources = {name: i for i, name in enumerate(cluster.resources)}
         model_of = {name: i for i, name in enumerate(cluster.gpu_models)}
-        gpu = np.zeros(len(self.index), dtype=np.int64)
         demand = np.zeros((len(self.index), len(resources)), dtype=np.int64)
+        only = np.full(len(self.index), -1, dtype=np.int64)
         hosts = np.ones((len(self.index), cluster.num_hosts), dtype=np.bool_)
         for key, s in self.index.items():
-            gpu[s] = key.gpu
             for name, amount in key.demand:
                 if name in resources:
                     demand[s, resources[name]] = amount
@@ -207,13 +204,29 @@ class ShapeTable:
             if key.models is not None:
                 allowed = [model_of[m] for m in key.models if m in model_of]
                 hosts[s] &= np.isin(cluster.gpu_model, allowed)
+                only[s] = model_of.get(key.models[0], -1) if len(key.models) == 1 else -1
             if key.hosts is not None:
                 hosts[s] &= self._masks[key.hosts]
             if key.gpu_memory:
                 hosts[s] &= cluster.gpu_memory >= key.gpu_memory
             if key.mig is not None:
                 hosts[s] &= np.array(slice_kinds(key.mig))[cluster.product] >= 0
-        return gpu, demand, hosts
+        rank = np.array([key.rank for key in self.index], dtype=np.int64)
+        leave = np.array([key.leave for key in self.index], dtype=np.int64)
+        return {
+            "shape_gpu": self.gpus,
+            "shape_demand": demand,
+            "shape_allowed": hosts,
+            "shape_rank": rank,
+            "over": Over(rank, leave, sets),
+            "shape_model": only,
+            "host_kind": self._host_kinds(),
+        }
+
+    @property
+    def gpus(self) -> Ints:
+        """Milli-GPU of a task of each shape, (shapes,)."""
+        return np.array([key.gpu for key in self.index], dtype=np.int64)
 
     def demand_of_pool(self, resource: str) -> Ints:
         """Return what a task of each shape takes of the pools of a resource, int64 (shapes,)."""
@@ -241,7 +254,7 @@ class ShapeTable:
             self._of_names[names] = host_mask(self.cluster, names)
         return self._of_names[names]
 
-    def host_kinds(self) -> Ints:
+    def _host_kinds(self) -> Ints:
         """Return the kind of each host, (hosts,): its GPU model and the lists of hosts it is in."""
         tuning = parameters.PARAMETERS.problem
         model: Ints = self.cluster.gpu_model.astype(np.int64)
@@ -256,20 +269,6 @@ class ShapeTable:
         key = np.column_stack([model, member])
         kinds = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         return kinds if kinds.max(initial=0) < tuning.max_host_kinds else model
-
-    def models(self) -> Ints:
-        """Return the only GPU model that each shape allows, int64 (shapes,); -1: not only one."""
-        model_of = {name: i for i, name in enumerate(self.cluster.gpu_models)}
-        only = [k.models[0] if k.models and len(k.models) == 1 else None for k in self.index]
-        return np.array([model_of.get(name or "", -1) for name in only], dtype=np.int64)
-
-    def ranks(self) -> Ints:
-        """Return the rank of each shape, int64 (shapes,)."""
-        return np.array([key.rank for key in self.index], dtype=np.int64)
-
-    def leaves(self) -> Ints:
-        """Return the number of the set of jobs that each shape may preempt, int64 (shapes,)."""
-        return np.array([key.leave for key in self.index], dtype=np.int64)
 
     @property
     def has_gpu_parts(self) -> bool:

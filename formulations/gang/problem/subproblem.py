@@ -16,18 +16,8 @@ from placewright.formulations.gang.problem.compile import (
     assemble,
     precedence_levels,
 )
-from placewright.formulations.gang.problem.jobs import (
-    NO_SLOTS,
-    Group,
-    JobClass,
-    Leave,
-    RunningJob,
-    TaskPlacement,
-)
-from placewright.formulations.gang.problem.limits import (
-    borrowing_options,
-    remaining_quotas,
-)
+from placewright.formulations.gang.problem.jobs import NO_SLOTS, Group, JobClass, Leave, RunningJob
+from placewright.formulations.gang.problem.limits import borrowing_options, remaining_quotas
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.shapes import Pool
 from placewright.formulations.plan_messages import Place, Slots
@@ -113,12 +103,7 @@ def charge(
 
 
 def charge_running(
-    problem: Problem,
-    state: State,
-    job: int,
-    places: Sequence[Place],
-    times: int,
-    slots: Slots,
+    problem: Problem, state: State, job: int, places: Sequence[Place], times: int, slots: Slots
 ) -> None:
     """Charge what a running job holds in some places to a state (`times` 1), or release it (-1)."""
     groups = problem.classes[problem.running[job].job_class].choices[0].groups
@@ -225,22 +210,11 @@ def _running(
         kind = job_compiler.leave.kind(first, entitled=entitled)
         for i in job_class.jobs:
             held = whole.running[jobs[i]]
-            places = tuple([(g, task, where[host], on) for g, task, host, on in held.places])
-            found[i] = RunningJob(
+            found[i] = held._replace(
                 job_class=number,
                 level=level,
                 kind=kind,
-                places=places,
-                tasks=tuple(
-                    [
-                        TaskPlacement(
-                            put.group, where[put.host], put.count, put.gpus, put.stays, put.slot
-                        )
-                        for put in held.tasks
-                    ]
-                ),
-                migrate_cost=held.migrate_cost,
-                preempt_cost=held.preempt_cost,
-                slots=held.slots,
+                places=tuple([(g, task, where[host], on) for g, task, host, on in held.places]),
+                tasks=tuple([replace(put, host=where[put.host]) for put in held.tasks]),
             )
     return {i: found[i] for i in sorted(found)}

@@ -101,7 +101,7 @@ def add_account_rows(m: AggregateModel, limits: list[AccountLimit]) -> None:
     keys: list[Hashable] = [*m.problem.quota]
     keys += [("precedence", n) for n in range(len(limits) - len(keys))]
     rows = m.model.rows("quota", len(limits), upper=[float(x.most) for x in limits], keys=keys)
-    m.quota_row[:] = rows[: len(m.quota_row)]
+    m.quota_row = rows[: len(m.problem.quota)]
     for row, limit in zip(rows, limits, strict=True):
         # The y of an option stand in a row.
         begin = np.searchsorted(m.y_option, limit.options)

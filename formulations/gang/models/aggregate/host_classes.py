@@ -48,11 +48,7 @@ def host_classes(problem: Problem, capacity: Ints) -> HostClasses:
     shares = np.sort(placement.partial_free[hosts], axis=1)
     parts = [
         np.column_stack(
-            [
-                problem.host_kind[hosts],
-                placement.whole[hosts],
-                ~problem.state.busy[hosts],
-            ]
+            [problem.host_kind[hosts], placement.whole[hosts], ~problem.state.busy[hosts]]
         ),
         shares.sum(axis=1, keepdims=True),
         _coarse_resources(placement, problem, hosts),

@@ -94,7 +94,7 @@ def _gpus(m: AggregateModel) -> None:
     row_of[missing] = m.model.rows("gpus", len(missing), upper=upper, keys=missing.tolist())
     opened = missing[idle]
     m.model.add(row_of[opened], m.opened[opened], -m.host_classes.whole[opened])
-    m.gpu_row[:] = row_of
+    m.gpu_row = row_of
 
 
 def _floor(m: AggregateModel) -> None:
@@ -263,31 +263,9 @@ def build_aggregate_model(
     u = model.variables("gang", len(gangs.kind), upper=gangs.most)
     parts = GpuPartTypes.of_problem(problem)
     counts = AggregateModel(
-        problem,
-        classes,
-        model,
-        y,
-        y_option,
-        y_most,
-        y_cost,
-        x,
-        x_shape,
-        x_class,
-        opened,
-        u,
-        gangs,
-        kinds,
-        kind_of,
-        np.full(len(problem.classes), -1, dtype=np.int64),
-        np.full(len(problem.shape_gpu), -1, dtype=np.int64),
-        np.full(len(classes), -1, dtype=np.int64),
-        np.full((len(parts), len(classes)), -1, dtype=np.int64),
-        np.full(len(problem.quota), -1, dtype=np.int64),
-        parts,
-        np.stack(y_use, axis=1),
-        y_least,
-        np.full(len(NOTHING), -1, dtype=np.int64),
-    )
+        problem, classes, model, y, y_option, y_most, y_cost, x, x_shape, x_class, opened, u, gangs,
+        kinds, kind_of, parts, np.stack(y_use, axis=1), y_least,
+    )  # fmt: skip
     _one_option(counts)
     _tasks(counts)
     _gang_totals(counts)
@@ -330,7 +308,7 @@ def _columns(problem: Problem, most: Ints) -> Ints:
 def _one_option(m: AggregateModel) -> None:
     """At most one option per job: no more jobs of a class than there are."""
     rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.num_competing)
-    m.option_row[:] = rows
+    m.option_row = rows
     m.model.add(rows[m.y_class], m.y, 1.0)
 
 
@@ -338,7 +316,7 @@ def _tasks(m: AggregateModel) -> None:
     """Tasks placed = tasks started, per shape."""
     upper = 0.0 if len(m.x) else np.inf  # a host pattern may hold more than is started
     rows = m.model.rows("tasks", len(m.problem.shape_gpu), lower=0.0, upper=upper)
-    m.task_row[:] = rows
+    m.task_row = rows
     m.model.add(rows[m.x_shape], m.x, 1.0)
     options = m.problem.options
     which, group = options.groups_of(m.y_option)

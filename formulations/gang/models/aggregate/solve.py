@@ -102,10 +102,7 @@ def _sampled(
     upper, scale = arrays.upper / every, np.full(arrays.rows, 1.0 / every)
     upper[options], scale[row] = arrays.upper[options], 1.0
     sample = replace(
-        arrays,
-        upper=upper,
-        row_lower=arrays.row_lower * scale,
-        row_upper=arrays.row_upper * scale,
+        arrays, upper=upper, row_lower=arrays.row_lower * scale, row_upper=arrays.row_upper * scale
     )
     core = Core.of(sample, kept, np.zeros(arrays.columns))
     outcome = session.optimise(core.arrays, share=share)

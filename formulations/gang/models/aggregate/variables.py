@@ -330,42 +330,41 @@ class AccountRow(NamedTuple):
     most: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class AggregateModel:
-    """The aggregate model (model.py says what it is), and where its variables are."""
+    """The aggregate model (model.py says what it is), and where its variables and rows are."""
 
     problem: Problem
-    host_classes: HostClasses  # the host classes
+    host_classes: HostClasses
     model: Model
-    # y, y_option: columns of y, and the option of each
     y: Ints
     y_option: Ints
-    # y_most, y_cost: most jobs of each y; least cost of stopping one of them, 0 for pending jobs
-    y_most: Ints
-    y_cost: Ints
-    # x, x_shape, x_class: columns of x, shape and host class of each
+    y_most: Ints  # most jobs of each y
+    y_cost: Ints  # least cost of stopping one of them, 0 for pending jobs
     x: Ints
     x_shape: Ints
-    x_class: Ints
+    x_class: Ints  # host class
     opened: Ints  # column of o per host class, -1 for classes in use
-    # u, gangs: columns of u, and what each stands for
     u: Ints
-    gangs: GangColumns
-    # gang_kinds, gang_kind_of: the gang kinds, and the kind of each group that has one
+    gangs: GangColumns  # what each u stands for
     gang_kinds: list[GangKind]
     gang_kind_of: dict[Group, int]
-    option_row: Ints  # row per job class, its jobs with any option
-    task_row: Ints  # row per shape, tasks placed less tasks started
-    # gpu_row, share_row: row per host class (-1: none), row per (part, host class)
-    gpu_row: Ints
-    share_row: Ints
-    quota_row: Ints  # row per quota of the problem
     parts: GpuPartTypes  # the kinds of GPU parts that shapes ask for
     y_use: Ints  # what stopping a job of each y uses of the disruption budget at least, (y, limits)
     y_least: Ints  # jobs of each y that have to run on
-    budget_row: Ints  # row per limit of the disruption budget, -1 for none
+    option_row: Ints = field(init=False)  # row per job class, its jobs with any option
+    task_row: Ints = field(init=False)  # row per shape, tasks placed less tasks started
+    gpu_row: Ints = field(init=False)  # row per host class, -1 for none
+    share_row: Ints = field(init=False)  # row per (part, host class), -1 for none
+    quota_row: Ints = field(init=False)  # row per quota of the problem
+    budget_row: Ints = field(init=False)  # row per limit of the disruption budget, -1 for none
     # rows of quotas and caps, and of precedence within them
-    account_rows: list[AccountRow] = field(default_factory=list)
+    account_rows: list[AccountRow] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.gpu_row = np.full(len(self.host_classes), -1, dtype=np.int64)
+        self.share_row = np.full((len(self.parts), len(self.host_classes)), -1, dtype=np.int64)
+        self.budget_row = np.full(self.y_use.shape[1], -1, dtype=np.int64)
 
     def part_of(self, shape: Ints, host_class: Ints) -> Ints:
         """Return the parts that shapes ask for on hosts of some classes, -1 for whole GPUs."""

@@ -208,9 +208,7 @@ MILLI_GPU = -1
 
 
 def add_preemption(
-    m: HostModel,
-    running: Sequence[Sequence[int]] | None = None,
-    pools: Sequence[PoolColumns] = (),
+    m: HostModel, running: Sequence[Sequence[int]] | None = None, pools: Sequence[PoolColumns] = ()
 ) -> None:
     """Append the rows of every running job of a model of the whole round.
 
@@ -253,10 +251,7 @@ class _PreemptionRows:
             self._job_of_entry[list(mine)] = k
         # The running job of each x, -1 for pending ones.
         self.x_job = np.where(moving[of_set[m.x_set]], self._job_of_entry[of_set[m.x_set]], -1)
-        self.resources = [
-            MILLI_GPU,
-            *np.flatnonzero(problem.shape_demand.any(axis=0)).tolist(),
-        ]
+        self.resources = [MILLI_GPU, *np.flatnonzero(problem.shape_demand.any(axis=0)).tolist()]
 
     def _running(self, entry: int) -> RunningJob:
         return self.m.problem.running[self.m.entries[entry].job]
@@ -268,8 +263,7 @@ class _PreemptionRows:
         starts = np.array([entry.job == ANY_JOB for entry in m.entries], dtype=np.bool_)
         label = np.array([m.choice(entry).label for entry in m.entries], dtype=np.int64)
         labelled = np.isin(
-            m.x_set,
-            [t for t, s in enumerate(m.task_sets) if label[s.users[0][0]] != NO_LABEL],
+            m.x_set, [t for t, s in enumerate(m.task_sets) if label[s.users[0][0]] != NO_LABEL]
         )
         for k, mine in enumerate(self.running):
             if self.level[k] < m.problem.fixed_rank:

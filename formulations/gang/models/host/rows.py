@@ -324,11 +324,7 @@ def _slots(m: HostModel, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _uses(
-    m: HostModel,
-    slots: tuple[Ints, Ints, Ints],
-    cuts: PartVariables,
-    w: Ints,
-    held: Ints,
+    m: HostModel, slots: tuple[Ints, Ints, Ints], cuts: PartVariables, w: Ints, held: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Return slot, column and milli-GPU of all that uses a slot: b, w and what stays.
 

@@ -416,17 +416,7 @@ def solve_exactly(
     left = problem.terms[len(holds) :]
     if not left:
         return
-    everywhere = np.arange(problem.cluster.num_hosts)
-    cleared = Placement(problem, cleared=True)
-    exact = build_host_model(
-        problem, cleared, everywhere, problem.num_pending, list(problem.running)
-    )
-    pools = add_pools(exact)
-    slots = add_gpus(exact)
-    add_preemption(exact, pools=pools)
-    add_necessity(exact, slots, pools)
-    add_disruption_budget(exact)
-    add_terms(exact)
+    exact, slots = _whole_model(problem, "placed")
     if STRANDED in problem.terms:
         add_stranded(exact, slots)
     for term, value in holds:
@@ -441,13 +431,10 @@ def solve_exactly(
             continue
         # Proving the first term counts most; what it leaves is for the others.
         arrays = exact.model.arrays(term, relax=True, without=without)
-        relaxed = session.optimise(arrays, share=tuning.exact_relaxation_share)
-        if relaxed is not None and relaxed.row_duals is not None:
-            certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
-            if certified is not None:
-                yield Bound(
-                    term, problem.round_certified(term, certified), tuple(holds), certified=True
-                )
+        share = tuning.exact_relaxation_share
+        certified = _certified(problem, session, arrays, term, share)
+        if certified is not None:
+            yield Bound(term, certified, tuple(holds), certified=True)
         arrays = exact.model.arrays(term, without=without)
         if start is None and known is not None:
             start = _point_of(exact, session, arrays, known)
@@ -608,24 +595,42 @@ def _size(problem: Problem) -> int:
     return int(sum(hosts[s.shape] for s in sets)) + len(problem.running_tasks)
 
 
-def _model(problem: Problem, moves: Moves) -> tuple[HostModel, list[PoolColumns]]:
+def _model(problem: Problem, moves: Moves) -> tuple[HostModel, GpuSlots, list[PoolColumns]]:
+    """Return the model of a whole round, without rows of necessity and terms."""
     cleared = Placement(problem, cleared=True)
     everywhere = np.arange(problem.cluster.num_hosts)
     exact = build_host_model(
         problem, cleared, everywhere, problem.num_pending, list(problem.running), moves
     )
-    return exact, add_pools(exact)
+    pools = add_pools(exact)
+    slots = add_gpus(exact)
+    add_preemption(exact, pools=pools)
+    return exact, slots, pools
+
+
+def _whole_model(problem: Problem, moves: Moves) -> tuple[HostModel, GpuSlots]:
+    exact, slots, pools = _model(problem, moves)
+    add_necessity(exact, slots, pools)
+    add_disruption_budget(exact)
+    add_terms(exact)
+    return exact, slots
+
+
+def _certified(
+    problem: Problem, session: Session, arrays: Arrays, term: str, share: float
+) -> float | None:
+    """Return the bound of a term that the duals of its relaxation prove, None if they do not."""
+    relaxed = session.optimise(arrays, share=share)
+    if relaxed is None or relaxed.row_duals is None:
+        return None
+    found = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
+    return None if found is None else problem.round_certified(term, found)
 
 
 def _stay_or_stop(problem: Problem, session: Session) -> Iterator[Candidate]:
     """Yield plans of the restriction: every running job is kept or preempted."""
     tuning = parameters.PARAMETERS.models
-    exact, pools = _model(problem, "none")
-    slots = add_gpus(exact)
-    add_preemption(exact, pools=pools)
-    add_necessity(exact, slots, pools)
-    add_disruption_budget(exact)
-    add_terms(exact)
+    exact, slots = _whole_model(problem, "none")
     start: Floats | None = None
     for term in (VALUE, DISRUPTION):
         outcome = session.optimise(
@@ -656,22 +661,16 @@ def _bound_disruption(
 ) -> Generator[Bound, None, float | None]:
     """Bound `disruption` among plans worth `value` by the relaxation; return the best bound."""
     tuning = parameters.PARAMETERS.models
-    exact, pools = _model(problem, "away")
-    add_gpus(exact)
-    add_preemption(exact, pools=pools)
+    exact, *_ = _model(problem, "away")
     add_disruption_budget(exact)
     add_value(exact)
     add_disruption(exact)
     exact.model.hold(VALUE, value, HOLD_SLACK)
     holds = ((VALUE, value),)
     arrays = exact.model.arrays(DISRUPTION, relax=True)
-    least: float | None = None
-    relaxed = session.optimise(arrays, share=tuning.victim_share)
-    if relaxed is not None and relaxed.row_duals is not None:
-        certified = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
-        if certified is not None:
-            least = problem.round_certified(DISRUPTION, certified)
-            yield Bound(DISRUPTION, least, holds, certified=True)
+    least = _certified(problem, session, arrays, DISRUPTION, tuning.victim_share)
+    if least is not None:
+        yield Bound(DISRUPTION, least, holds, certified=True)
     outcome = session.optimise(
         exact.model.arrays(DISRUPTION),
         share=tuning.victim_share,
