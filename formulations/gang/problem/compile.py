@@ -34,6 +34,7 @@ from placewright.formulations.gang.problem.limits import (
     BorrowingOptions,
     DisruptionBudget,
     account_numbers,
+    accounts_of,
     borrowing_options,
     remaining_quotas,
     tenant_shares,
@@ -103,10 +104,9 @@ class JobCompiler:
     ) -> None:
         self.cluster, self.levels, self.leave = cluster, levels, leave
         self.tenants = {t.name: i for i, t in enumerate(round_.tenants)}
-        numbers = account_numbers(round_)
-        self.caps = {name: numbers["cap", name] for name in round_.caps}
+        self.accounts = account_numbers(round_)
         self.pools: defaultdict[str, list[int]] = defaultdict(list)
-        for (kind, name), number in numbers.items():
+        for (kind, name), number in self.accounts.items():
             if kind in ("pool", "total"):
                 self.pools[name].append(number)
         self.level_pools = {p.resource for p in round_.cluster.pools if p.level is not None}
@@ -146,9 +146,8 @@ class JobCompiler:
         choices = tuple([self._choice(job, o, label, o not in borrowed) for o in offered])
         tenant = self.tenants.get(job.tenant or "", -1)
         # Under strict priority jobs of different priority are of different classes.
-        accounts: tuple[int, ...] = () if tenant < 0 else (tenant,)
-        if job.caps:
-            accounts += tuple([self.caps[name] for name in job.caps if name in self.caps])
+        known = self.accounts
+        accounts = tuple([known[account] for account in accounts_of(job) if account in known])
         if self.pools:
             accounts += tuple(dict.fromkeys(pool for choice in choices for pool in choice.pools))
         of = (running is not None, accounts, job.priority * self.strict)
@@ -416,8 +415,7 @@ class _CompiledJobs:
             and round_.host_sets == compiler.shapes.host_sets
             and levels == compiler.levels
             and leave.key == compiler.leave.key
-            and [t.name for t in round_.tenants] == list(compiler.tenants)
-            and list(round_.caps) == list(compiler.caps)
+            and account_numbers(round_) == compiler.accounts
             and use_numbers(round_) == compiler.use_numbers
             and round_.spread_weights() == compiler.weights
             and LINK_TERMS.intersection(round_.policy.terms) == compiler.link_terms
