@@ -242,10 +242,6 @@ def _counts_may_prove(search: Search) -> bool:
     return small(problem) and search.first in (VALUE, PROGRESS) and not problem.running
 
 
-def _small(search: Search) -> bool:
-    return small(search.problem)
-
-
 def _tiny(search: Search) -> bool:
     """Whether the host-indexed model is solved sooner than any search of counts ends."""
     tuning = parameters.PARAMETERS.run

@@ -60,14 +60,17 @@ def compact_hosts(
     starts = np.cumsum([0, *map(len, parts)])
     tasks = [int(each[hosts[a:b]].sum()) for a, b in pairwise(starts)]
     mean = [float(loss[hosts[a:b]].mean()) for a, b in pairwise(starts)]
-    chosen: list[tuple[int, int]] = []
-    for at in sorted(range(len(parts)), key=lambda p: (-min(tasks[p], count), mean[p])):
-        for host in hosts[starts[at] : starts[at + 1]].tolist():
-            taken = min(count, int(each[host]))
-            if taken:
-                chosen.append((host, taken))
-                count -= taken
-    return chosen
+    fullest = sorted(range(len(parts)), key=lambda p: (-min(tasks[p], count), mean[p]))
+    return _first_tasks([hosts[starts[at] : starts[at + 1]] for at in fullest], each, count)
+
+
+def _first_tasks(hosts: Sequence[Ints], each: Ints, count: int) -> list[tuple[int, int]]:
+    """Return the first hosts, of several parts, that hold `count` tasks, and how many of these."""
+    order = np.concatenate(hosts)
+    before = np.cumsum(each[order]) - each[order]
+    taken = np.minimum(each[order], count - before)
+    some = taken > 0
+    return list(zip(order[some].tolist(), taken[some].tolist(), strict=True))
 
 
 def cheapest_hosts(
@@ -103,14 +106,7 @@ def cheapest_hosts(
         held = np.bincount(domain, weights=good * each[hosts])
         rank = np.unique(np.stack([-held[domain], domain]), axis=1, return_inverse=True)[1]
     order = np.lexsort((loss[hosts], rank.reshape(-1), np.sign(lost[hosts] - worst)))
-    chosen: list[tuple[int, int]] = []
-    for host in hosts[order].tolist():
-        taken = min(count, int(each[host]))
-        chosen.append((host, taken))
-        count -= taken
-        if not count:
-            break
-    return chosen
+    return _first_tasks([hosts[order]], each, count)
 
 
 def _cheapest_domain(

@@ -345,8 +345,9 @@ class Compiler:
     spread weights, or when fewer than half of the known shapes are still in use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster | None = None) -> None:
         self._basis: _CompiledJobs | None = None
+        self._cluster = cluster  # that of the first round, if it has been built already
 
     def __call__(
         self,
@@ -364,7 +365,8 @@ class Compiler:
         levels, leave = precedence_levels(round_, borrowed), Leave(round_, borrowed)
         basis = self._basis
         if basis is None or not basis.is_valid_for(round_, levels, leave):
-            basis = self._basis = _CompiledJobs(round_, levels, leave)
+            basis = self._basis = _CompiledJobs(round_, levels, leave, self._cluster)
+            self._cluster = None
         return basis.problem(round_, borrowed, classes)
 
 
@@ -376,10 +378,7 @@ def compile_round(
     Its `cluster` may have been built already; `classes` take the place of the priority classes that
     follow from the round itself, as for a part.
     """
-    borrowed = borrowing_options(round_)
-    classes = priority_classes(round_, borrowed) if classes is None else classes
-    levels, leave = precedence_levels(round_, borrowed), Leave(round_, borrowed)
-    return _CompiledJobs(round_, levels, leave, cluster).problem(round_, borrowed, classes)
+    return Compiler(cluster)(round_, classes=classes)
 
 
 def precedence_levels(round_: Round, borrowed: BorrowingOptions) -> list[Precedence]:

@@ -238,14 +238,9 @@ class DisruptionBudget:
 
     def used(self, preempted: Iterable[int], migrated: Iterable[int]) -> Disruption:
         """Return what these jobs count with together."""
-        total = NOTHING
-        for job in preempted:
-            if job in self.stops:
-                total = total.plus(self.stops[job].preempted)
-        for job in migrated:
-            if job in self.stops:
-                total = total.plus(self.stops[job].migrated)
-        return total
+        uses = [self.stops[job].preempted for job in preempted if job in self.stops]
+        uses += [self.stops[job].migrated for job in migrated if job in self.stops]
+        return Disruption(*map(sum, zip(NOTHING, *uses, strict=True)))
 
     def excess(self, used: Disruption) -> Disruption:
         """Return by how much the limits are exceeded."""

@@ -272,7 +272,6 @@ def build_aggregate_model(
     if sums:
         add_class_sums(counts)
     _domains(counts, whole)
-    _pools(counts)
     add_account_rows(counts, limits)
     _labels(counts)
     add_failure_domains(counts, capacity, whole)
@@ -337,19 +336,14 @@ def _gang_totals(m: AggregateModel) -> None:
 
 
 def _domains(m: AggregateModel, whole: Ints) -> None:
-    """Gangs in and below each domain fit its hosts (Hall's condition, variables.py)."""
-    for capacity, domain, entries, tasks in domain_rows(m.problem, m.gang_kinds, m.gangs, whole):
-        used = np.unique(domain)
-        rows = m.model.rows("domain", len(used), upper=capacity[used])
-        m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], tasks)
-
-
-def _pools(m: AggregateModel) -> None:
-    """Gangs in and below each domain take no more than its pools have."""
-    for limit, domain, entries, taken in pool_rows(m.problem, m.gang_kinds, m.gangs):
-        used = np.unique(domain)
-        rows = m.model.rows("pool", len(used), upper=limit[used])
-        m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], taken.astype(np.float64))
+    """Gangs in and below each domain fit its hosts (Hall's condition, variables.py) and pools."""
+    of_hosts = domain_rows(m.problem, m.gang_kinds, m.gangs, whole)
+    of_pools = pool_rows(m.problem, m.gang_kinds, m.gangs)
+    for name, found in (("domain", of_hosts), ("pool", of_pools)):
+        for held, domain, entries, taken in found:
+            used = np.unique(domain)
+            rows = m.model.rows(name, len(used), upper=held[used])
+            m.model.add(rows[np.searchsorted(used, domain)], m.u[entries], taken)
 
 
 def _labels(m: AggregateModel) -> None:
