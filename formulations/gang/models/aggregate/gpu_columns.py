@@ -15,19 +15,22 @@ from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.host_columns import PatternPool
 from placewright.formulations.gang.models.aggregate.variables import A_SHARE, AggregateModel
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.gpu_parts import FREE, GpuPartState, maximal_slice_sets
+from placewright.formulations.gang.problem.gpu_parts import FREE, maximal_slice_sets
 from placewright.topology.mig import NO_MIG
 from placewright.topology.units import WHOLE_GPU
 
-# Patterns of one GPU cut into shares: cutting-stock columns of the aggregate model.
+# Patterns of one GPU cut into shares or MIG slices: cutting-stock columns of the aggregate model.
 #
-#     v[g,p]  GPUs of kind g (host class, free milli-GPU) cut by pattern p, a multiset of fractions
+#     v[g,p]  GPUs of kind g (host class, free milli-GPU and memory, or layout) cut by pattern p
 #
 # A sum of milli-GPU per host is wrong: three tasks of 600 do not fit two GPUs. Patterns are
 # right, but too many to list, so they are generated when they improve the relaxation (Gilmore and
 # Gomory, A linear programming approach to the cutting-stock problem, 1961). With the price
 # pi[a,f] of a place for fraction f on class a and mu[g] of a GPU, the best pattern of kind g is
-# an unbounded knapsack over its free milli-GPU, one table for all kinds of all classes.
+# an unbounded knapsack over its free milli-GPU and memory, one table for all kinds of all classes.
+# Where that table would be too large, memory is counted in coarser units, demands rounded down: a
+# relaxation. A GPU holds slices or shares. Sets of slices that fit together are few, since only
+# maximal sets matter: they are listed for each layout, and pricing looks at all.
 
 
 class GpuKinds(NamedTuple):
@@ -48,36 +51,18 @@ class GpuPatterns:
 
     def __init__(self, aggregate: AggregateModel) -> None:
         self.aggregate = aggregate
+        self._placement = Placement(aggregate.problem, cleared=True)
+        self._parts = self._placement.part_state
+        self._memory: list[int] = []
+        self._layout: list[int] = []
+        self._is_share = aggregate.parts.kind == A_SHARE
         self.kind_class, self.kind_free, self.kind_size, self._kind_row = self._kinds()
         self.pool = PatternPool(
             aggregate.model, self._kind_row, self.kind_size, len(aggregate.parts)
         )
+        self._measure()
+        self._sets = [self._sets_of(g) for g in range(len(self.kind_class))]
         self._first()
-
-    def _kinds(self) -> GpuKinds:
-        """Return the kinds of GPUs, by host class and free milli-GPU, and add a row for each."""
-        aggregate, least = self.aggregate, int(self.aggregate.parts.milli[0])
-        kinds: list[tuple[int, int, int, int]] = []
-        for a in np.flatnonzero((aggregate.share_row >= 0).any(axis=0)).tolist():
-            if aggregate.gpu_row[a] >= 0:
-                total = int(aggregate.host_classes.whole[a] * aggregate.host_classes.size[a])
-                kinds.append((a, WHOLE_GPU, total, int(aggregate.gpu_row[a])))
-            useful = [(r, n) for r, n in aggregate.host_classes.residual[a] if r >= least]
-            rows = aggregate.model.rows("residual", len(useful), upper=[n for _, n in useful])
-            kinds += [(a, r, n, int(row)) for (r, n), row in zip(useful, rows, strict=True)]
-        return GpuKinds(*np.array(kinds, dtype=np.int64).reshape(-1, 4).T)
-
-    def _first(self) -> None:
-        """Add the patterns of one fraction, as often as it fits."""
-        aggregate, fractions = self.aggregate, self.aggregate.parts.milli
-        most = self.kind_free[:, None] // fractions
-        for f in range(len(fractions)):
-            usable = np.flatnonzero(
-                (most[:, f] > 0) & (aggregate.share_row[f, self.kind_class] >= 0)
-            )
-            cuts = np.zeros((len(usable), len(fractions)), dtype=np.int64)
-            cuts[:, f] = most[usable, f]
-            self._append(usable, cuts)
 
     def add_improving(self, duals: Floats, sense: str) -> tuple[bool, float]:
         """Price: add the best pattern of each kind that improves the relaxation.
@@ -112,21 +97,6 @@ class GpuPatterns:
         gain = worth - y[self._kind_row]
         return int((gain.clip(min=0) * self.kind_size).sum())
 
-    def _best_patterns(self, price: NDArray[Any]) -> tuple[NDArray[Any], Callable[[int], Ints]]:
-        """Return the worth of the best pattern of each kind of GPU, and a function that returns it.
-
-        `price` is that of a place for a part on a host class, (parts, classes).
-        """
-        fractions = self.aggregate.parts.milli
-        unit = gcd(*fractions.tolist(), WHOLE_GPU)
-        classes, position = np.unique(self.kind_class, return_inverse=True)
-        steps = fractions // unit
-        best, choice = unbounded_knapsack(steps, WHOLE_GPU // unit, price[:, classes].T)
-        capacity = self.kind_free // unit
-        return best[position, capacity], lambda g: pattern_of(
-            steps, choice[position[g]], int(capacity[g])
-        )
-
     def _append(self, kinds: Ints, cuts: Ints) -> bool:
         columns, kinds, cuts = self.pool.append(kinds, cuts)
         at, f = np.nonzero(cuts)
@@ -134,65 +104,6 @@ class GpuPatterns:
         wanted = rows >= 0
         self.aggregate.model.add(rows[wanted], columns[at[wanted]], -cuts[at, f][wanted])
         return bool(len(columns))
-
-
-def unbounded_knapsack(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """Unbounded knapsack for each row of prices, at every capacity from 0 to `top`.
-
-    `steps`, int64 (parts,), are the sizes of the parts, ascending from 1 on, else `ValueError`;
-    `price` is (rows, parts). Returns, (rows, top + 1) each, the largest total price within each
-    capacity, and the part to take first, -1 to stop. Following the choices never exceeds the
-    capacity.
-    """
-    if (np.diff(steps, prepend=1) < 0).any():
-        raise ValueError(f"parts of {steps.tolist()} steps are not in ascending order from 1 on")
-    best = np.zeros((len(price), top + 1), dtype=price.dtype)
-    choice = np.full((len(price), top + 1), -1, dtype=np.int64)
-    for capacity in range(1, top + 1):
-        usable = int(np.searchsorted(steps, capacity, side="right"))
-        best[:, capacity] = best[:, capacity - 1]
-        choice[:, capacity] = choice[:, capacity - 1]
-        if usable:
-            totals = best[:, capacity - steps[:usable]] + price[:, :usable]
-            winner = totals.argmax(axis=1)
-            total = totals[np.arange(len(price)), winner]
-            better = total > best[:, capacity]
-            best[better, capacity] = total[better]
-            choice[better, capacity] = winner[better]
-    return best, choice
-
-
-def pattern_of(steps: Ints, choice: Ints, capacity: int) -> Ints:
-    """Return how many of each part the choices of one row take at a capacity, int64 (parts,)."""
-    number = np.zeros(len(steps), dtype=np.int64)
-    while (f := int(choice[capacity])) >= 0:
-        number[f] += 1
-        capacity -= int(steps[f])
-    return number
-
-
-# Patterns of one GPU cut into shares with memory, or into MIG slices.
-#
-#     v[g,p]  GPUs of kind g (host class, free milli-GPU and memory, or layout) cut by pattern p
-#
-# A GPU holds slices or shares. Sets of slices that fit together are few, since only maximal sets
-# matter: they are listed for each layout, and pricing looks at all. Patterns of shares come from a
-# knapsack in two dimensions, milli-GPU and memory. Where its table would be too large, memory is
-# counted in coarser units, demands rounded down: a relaxation.
-
-
-class GpuPartPatterns(GpuPatterns):
-    """The patterns of GPUs of an aggregate model whose shares have memory, or are MIG slices."""
-
-    def __init__(self, aggregate: AggregateModel) -> None:
-        placement = Placement(aggregate.problem, cleared=True)
-        if placement.part_state is None:
-            raise ValueError("no task asks for a slice or GPU memory; expected one")
-        self._parts, self._placement = placement.part_state, placement
-        self._memory: list[int] = []
-        self._layout: list[int] = []
-        self._is_share = aggregate.parts.kind == A_SHARE
-        super().__init__(aggregate)
 
     def _kinds(self) -> GpuKinds:
         """Return the kinds of GPUs, by host class, free milli-GPU and memory, or layout."""
@@ -203,18 +114,23 @@ class GpuPartPatterns(GpuPatterns):
             if aggregate.gpu_row[a] >= 0:
                 total = int(aggregate.host_classes.whole[a] * aggregate.host_classes.size[a])
                 table.append((a, WHOLE_GPU, total, int(aggregate.gpu_row[a])))
-                self._memory.append(int(cluster.gpu_memory[hosts[0]]))
+                has = 0 if self._parts is None else int(cluster.gpu_memory[hosts[0]])
+                self._memory.append(has)
                 self._layout.append(FREE)
-            for (free, memory, layout), number in sorted(self._used(self._parts, hosts).items()):
+            for (free, memory, layout), number in sorted(self._used(hosts).items()):
                 row = aggregate.model.rows("residual", 1, upper=number)
                 table.append((a, free, number, int(row[0])))
                 self._memory.append(memory)
                 self._layout.append(layout)
         return GpuKinds(*np.array(table, dtype=np.int64).reshape(-1, 4).T)
 
-    def _used(self, parts: GpuPartState, hosts: Ints) -> Counter[tuple[int, int, int]]:
+    def _used(self, hosts: Ints) -> Counter[tuple[int, int, int]]:
         """Count the partly used GPUs of some hosts by free milli-GPU, memory and layout."""
-        partial, layout = self._placement.partial_free[hosts], parts.layout[hosts]
+        parts, partial = self._parts, self._placement.partial_free[hosts]
+        if parts is None:
+            useful = partial[partial >= self.aggregate.parts.milli[0]].tolist()
+            return Counter((free, 0, FREE) for free in useful)
+        layout = parts.layout[hosts]
         some = np.nonzero((partial > 0) | (layout != FREE))
         return Counter(
             zip(
@@ -227,22 +143,17 @@ class GpuPartPatterns(GpuPatterns):
 
     def _first(self) -> None:
         """Add the patterns of one part, as often as it fits."""
-        self._measure()
-        self._sets = [self._sets_of(g) for g in range(len(self.kind_class))]
         parts = self.aggregate.parts
-        kinds, cuts = [], []
-        for g, sets in enumerate(self._sets):
-            for f in np.flatnonzero(self.aggregate.share_row[:, self.kind_class[g]] >= 0).tolist():
-                cut = np.zeros(len(parts), dtype=np.int64)
-                if not self._is_share[f]:
-                    cut[f] = sets[:, f].max(initial=0)
-                elif self._layout[g] == FREE:
-                    cut[f] = self.kind_free[g] // parts.milli[f]
-                    if parts.memory[f]:
-                        cut[f] = min(int(cut[f]), self._memory[g] // int(parts.memory[f]))
-                kinds.append(g)
-                cuts.append(cut)
-        self._append(np.array(kinds, dtype=np.int64), np.array(cuts, dtype=np.int64))
+        part, kinds = np.nonzero(self.aggregate.share_row[:, self.kind_class] >= 0)
+        cuts = np.zeros((len(part), len(parts)), dtype=np.int64)
+        for i, (f, g) in enumerate(zip(part.tolist(), kinds.tolist(), strict=True)):
+            if not self._is_share[f]:
+                cuts[i, f] = self._sets[g][:, f].max(initial=0)
+            elif self._layout[g] == FREE:
+                cuts[i, f] = self.kind_free[g] // parts.milli[f]
+                if parts.memory[f]:
+                    cuts[i, f] = min(int(cuts[i, f]), self._memory[g] // int(parts.memory[f]))
+        self._append(kinds, cuts)
 
     def _sets_of(self, g: int) -> Ints:
         """Return the maximal sets of slices of a kind of GPU, (sets, parts)."""
@@ -252,7 +163,7 @@ class GpuPartPatterns(GpuPatterns):
             np.argmax(aggregate.host_classes.of_host == self.kind_class[g])
         ]
         cut = layout != FREE or self.kind_free[g] == WHOLE_GPU
-        if not len(slices) or product == NO_MIG or not cut:
+        if self._parts is None or not len(slices) or product == NO_MIG or not cut:
             return np.zeros((0, len(parts)), dtype=np.int64)
         taken = self._parts.demands.layouts.mask(layout)
         came = np.array(
@@ -316,21 +227,47 @@ class GpuPartPatterns(GpuPatterns):
         return worth, cut
 
 
+def unbounded_knapsack(steps: Ints, top: int, price: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+    """Unbounded knapsack for each row of prices, at every capacity from 0 to `top`.
+
+    `steps`, int64 (parts,), are the sizes of the parts, ascending from 1 on, else `ValueError`;
+    `price` is (rows, parts). Returns, (rows, top + 1) each, the largest total price within each
+    capacity, and the part to take first, -1 to stop. Following the choices never exceeds the
+    capacity.
+    """
+    if (np.diff(steps, prepend=1) < 0).any():
+        raise ValueError(f"parts of {steps.tolist()} steps are not in ascending order from 1 on")
+    best, choice = unbounded_knapsack_2d(steps, np.zeros_like(steps), (top, 0), price)
+    return best[:, :, 0], choice[:, :, 0]
+
+
+def pattern_of(steps: Ints, choice: Ints, capacity: int) -> Ints:
+    """Return how many of each part the choices of one row take at a capacity, int64 (parts,)."""
+    number = np.zeros(len(steps), dtype=np.int64)
+    while (f := int(choice[capacity])) >= 0:
+        number[f] += 1
+        capacity -= int(steps[f])
+    return number
+
+
 def unbounded_knapsack_2d(
     size: Ints, memory: Ints, top: tuple[int, int], price: NDArray[Any]
 ) -> tuple[NDArray[Any], Ints]:
     """Unbounded knapsack in two dimensions for each row of prices, at all capacities up to `top`.
 
     Returns the largest total price, (rows, top[0] + 1, top[1] + 1), and the part to take first
-    there, -1 to stop.
+    there, -1 to stop. Where no part takes memory, a capacity of which nothing is gained has the
+    choice of the one below.
     """
     if price.dtype == object and int(price.max(initial=0)) * (top[0] + 1) < 1 << 62:
         price = price.astype(np.int64)  # as exact, and faster
     shape = (len(price), top[0] + 1, top[1] + 1)
     best = np.zeros(shape, dtype=price.dtype)
     choice = np.full(shape, -1, dtype=np.int64)
-    rows = np.arange(len(price))
+    rows, carries = np.arange(len(price)), not memory.any()
     for milli in range(1, top[0] + 1) if len(size) else ():
+        if carries:
+            best[:, milli], choice[:, milli] = best[:, milli - 1], choice[:, milli - 1]
         for free in range(top[1] + 1):
             usable = np.flatnonzero((size <= milli) & (memory <= free))
             if not len(usable):
@@ -338,7 +275,7 @@ def unbounded_knapsack_2d(
             totals = best[:, milli - size[usable], free - memory[usable]] + price[:, usable]
             winner = totals.argmax(axis=1)
             total = totals[rows, winner]
-            worth = total > 0
+            worth = total > best[:, milli, free]
             best[worth, milli, free] = total[worth]
             choice[worth, milli, free] = usable[winner[worth]]
     return best, choice

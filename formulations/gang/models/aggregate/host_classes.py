@@ -34,8 +34,6 @@ class HostClasses:
     most_free: Ints  # (classes, resources): Largest free amount on one host of the class
     # (shapes, classes): Sum over the hosts of how many tasks of the shape fit one host alone
     capacity: Ints
-    # tuple of (milli-GPU, GPUs) pairs per class: Partly used GPUs that have something left
-    residual: tuple[tuple[tuple[int, int], ...], ...]
 
     def __len__(self) -> int:
         return len(self.size)
@@ -77,7 +75,6 @@ def classes_of(placement: Placement, capacity: Ints, hosts: Ints, members: Ints)
     free = problem.within_asked(placement.free)
     most_free = np.zeros((len(first), free.shape[1]), dtype=np.int64)
     np.maximum.at(most_free, members, free[hosts])
-    shares = placement.partial_free[hosts]
     return HostClasses(
         of_host=of_host,
         size=np.bincount(members, minlength=len(first)),
@@ -86,7 +83,6 @@ def classes_of(placement: Placement, capacity: Ints, hosts: Ints, members: Ints)
         free=total(free.T).T,
         most_free=most_free,
         capacity=total(capacity),
-        residual=tuple(_residual(shares[members == c]) for c in range(len(first))),
     )
 
 
@@ -114,12 +110,6 @@ def _class_of_hosts(parts: list[Ints], fits: Bools) -> Ints:
         ):
             break
     return members
-
-
-def _residual(shares: Ints) -> tuple[tuple[int, int], ...]:
-    """Return how many GPUs there are of each free milli-GPU."""
-    sizes, counts = np.unique(shares[shares > 0], return_counts=True)
-    return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))
 
 
 # Resource grid: demands and free amounts of hosts in few coarse units, for small tables.

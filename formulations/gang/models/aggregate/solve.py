@@ -13,7 +13,7 @@ import numpy as np
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.accounts import AccountCuts, without_budget
-from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPartPatterns, GpuPatterns
+from placewright.formulations.gang.models.aggregate.gpu_columns import GpuPatterns
 from placewright.formulations.gang.models.aggregate.host_classes import (
     ResourceGrid,
     host_classes,
@@ -175,8 +175,7 @@ def aggregate_models(problem: Problem, greedy: Placement) -> Iterator[PricedMode
         tightest.patterns.add_patterns_of(greedy)
         yield PricedModel(*tightest)
     sums = build_aggregate_model(problem, host_classes(problem, capacity), capacity, empty.whole)
-    shares = GpuPatterns if problem.part_demands is None else GpuPartPatterns
-    yield PricedModel(sums, shares(sums) if len(sums.parts) else None)
+    yield PricedModel(sums, GpuPatterns(sums) if len(sums.parts) else None)
     if tightest is not None:
         yield PricedModel(*tightest)
 
