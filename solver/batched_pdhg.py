@@ -342,11 +342,7 @@ def prepare() -> None:
 
 @compiled
 def pdhg_step(
-    lp: ScaledLp,
-    state: Iterates,
-    sizes: Floats32,
-    back: Floats32,
-    moved: Floats,
+    lp: ScaledLp, state: Iterates, sizes: Floats32, back: Floats32, moved: Floats
 ) -> None:
     """Make one iteration in all lanes.
 

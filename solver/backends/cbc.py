@@ -145,11 +145,7 @@ def _solver(limits: Limits, log: Path, began: float, preprocess: str) -> Any:
         # One thread of CBC's thread pool is slower and less repeatable than no pool.
         threads=limits.threads if limits.threads > 1 else None,
         maxNodes=None if limits.work is None else max(1, round(limits.work * NODES_PER_WORK)),
-        options=[
-            f"preprocess {preprocess}",
-            f"randomSeed {seed}",
-            f"randomCbcSeed {seed}",
-        ],
+        options=[f"preprocess {preprocess}", f"randomSeed {seed}", f"randomCbcSeed {seed}"],
         logPath=str(log),
     )
     if not solver.available():

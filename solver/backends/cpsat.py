@@ -182,10 +182,7 @@ _STATUS = {
 
 
 def solve(
-    arrays: Arrays,
-    limits: Limits,
-    start: Floats | None = None,
-    report: Report | None = None,
+    arrays: Arrays, limits: Limits, start: Floats | None = None, report: Report | None = None
 ) -> Outcome:
     """Solve with CP-SAT, one worker unless `Limits.threads` says more.
 

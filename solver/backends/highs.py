@@ -55,10 +55,7 @@ _STATUS: dict[highspy.HighsModelStatus, str] = {
 
 
 def solve(
-    arrays: Arrays,
-    limits: Limits,
-    start: Floats | None = None,
-    report: Report | None = None,
+    arrays: Arrays, limits: Limits, start: Floats | None = None, report: Report | None = None
 ) -> Outcome:
     """Solve with HiGHS; row duals come with continuous models that have no conditional rows.
 

@@ -52,10 +52,7 @@ _STATUS: dict[int, str] = {
 
 
 def solve(
-    arrays: Arrays,
-    limits: Limits,
-    start: Floats | None = None,
-    report: Report | None = None,
+    arrays: Arrays, limits: Limits, start: Floats | None = None, report: Report | None = None
 ) -> Outcome:
     """Solve with SCIP in one thread.
 
