@@ -9,9 +9,14 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from placewright.cli.format.exit_code import ExitCode
-from placewright.cli.format.standard_streams import CompleteStream, flushed, standard_streams
-from placewright.cli.interrupts import Interrupted, interrupts
+from placewright.cli.interrupts import (
+    CompleteStream,
+    ExitCode,
+    Interrupted,
+    flushed,
+    interrupts,
+    standard_streams,
+)
 
 MACHINE = "fault of the machine"
 NO_MEMORY = "failed to map segment", "cannot allocate memory"

@@ -12,26 +12,18 @@ from typing import Annotated, Any
 import typer
 
 import placewright
-from placewright.cli.format.output import note
-from placewright.cli.format.panels import Panels, register
-from placewright.cli.format.usage import usage_text
+from placewright.cli.format.output import Panels, note, register, usage_text
 from placewright.cli.verbs import (
     audit,
-    compare,
     convert,
-    diff,
     explain,
     export,
     generate,
-    preset,
-    protect,
+    live,
     replay,
-    report,
-    serve,
     show,
     solve,
     verify,
-    watch,
     whatif,
 )
 
@@ -48,11 +40,11 @@ app = typer.Typer(
 register(
     app,
     {
-        "Decide": (solve.solve, preset.preset, protect.protect, replay.replay),
-        "Ask": (explain.explain, whatif.whatif, diff.diff, compare.compare),
+        "Decide": (solve.solve, solve.preset, solve.protect, replay.replay),
+        "Ask": (explain.explain, whatif.whatif, whatif.diff, whatif.compare),
         "Check": (verify.verify, audit.audit, verify.validate, show.show),
-        "Make": (report.report, generate.schema, generate.generate, convert.convert, export.export),
-        "Follow": (serve.serve, watch.watch),
+        "Make": (show.report, generate.schema, generate.generate, convert.convert, export.export),
+        "Follow": (live.serve, live.watch),
     },
 )
 

@@ -127,7 +127,7 @@ def _current(source: str, *, lenient: bool) -> tuple[Round, Plan]:
 
 
 def _print(round_: Round, found: Audit) -> None:
-    from placewright.cli.format.table import print_table
+    from placewright.cli.format.console import print_table
     from placewright.cli.views.gang.audit_tables import (
         fragmentation_table,
         print_curve,
@@ -155,7 +155,7 @@ def _draw(found: Audit, round_: Round, path: str) -> None:
     if found.curve is None or found.curve.term is None:
         note("placewright: moves buy nothing that could be drawn; no picture was written")
         return
-    from placewright.cli.views.gang.move_curve import draw_curve
+    from placewright.cli.views.gang.audit_tables import draw_curve
     from placewright.cli.views.picture import save_figure
 
     title = f"What moves buy in round {round_.name}"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import out, warn_of_invalid_jobs
+from placewright.cli.interrupts import ExitCode
 from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, OutputFormat
 from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
 
@@ -150,7 +150,7 @@ def _explain_all(
     round_: Round, plan: Plan | None, time_limit: float | None, *, as_json: bool
 ) -> bool:
     """Print why all jobs wait; return whether that was decided of any, or none waits."""
-    from placewright.cli.format.table import print_table
+    from placewright.cli.format.console import print_table
     from placewright.cli.views.explanation import kinds_table
     from placewright.explain.document import kinds_document
     from placewright.explain.explanation import Verdict

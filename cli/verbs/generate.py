@@ -49,7 +49,7 @@ def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> N
     Example: placewright generate cluster --gpus 4096 -o cluster.yaml
     """
     check_output(output)
-    from placewright.cli.views.summary import document_text
+    from placewright.cli.views.tables import document_text
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.generators.gang import generate_cluster as make_cluster
     from placewright.instances.io.files import write
@@ -103,7 +103,7 @@ def generate_round(
     Example: placewright generate round --policy replicas --gpus 8000 --jobs 1000 -o round.json
     """
     check_output(output)
-    from placewright.cli.views.summary import document_text
+    from placewright.cli.views.tables import document_text
     from placewright.instances.derived.arrays import load_of
     from placewright.instances.errors import InvalidInputError
     from placewright.instances.generators.gang import generate_round as make_round

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import note, note_written, wrong_argument
-from placewright.cli.format.times import read_seconds
+from placewright.cli.format.output import note, note_written, read_seconds, wrong_argument
 from placewright.cli.interrupts import interrupts
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""The verb `replay`: a scheduling policy over a trace."""
+"""The verb `replay`: policies over a trace."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from contextlib import ExitStack
 from enum import StrEnum
@@ -12,15 +13,56 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.output import STANDARD, err, note, note_written, out, wrong_argument
-from placewright.cli.format.times import read_seconds, read_whole_seconds
+from placewright.cli.format.output import (
+    STANDARD,
+    err,
+    note,
+    note_written,
+    out,
+    read_seconds,
+    read_whole_seconds,
+    wrong_argument,
+)
 from placewright.cli.verbs.options import Format, OutputFormat
-from placewright.cli.verbs.replay_options import host_sizes, quotas_of
 
 if TYPE_CHECKING:
     from placewright.instances.traces.trace import Trace
     from placewright.rounds.replay.loop import Outage
+    from placewright.rounds.replay.policy_lists import Quota
     from placewright.rounds.replay.spec import ReplaySpec
+
+
+_HOSTS = re.compile(r"([0-9]{1,6})x([0-9]{1,4})")
+_QUOTA = re.compile(r"(.+)=([0-9]{1,6})x([0-9]{1,4})", re.DOTALL)
+MAX_HOSTS = 200_000
+
+
+def quotas_of(texts: list[str]) -> tuple[Quota, ...]:
+    """Read quotas such as vision=2x4."""
+    from placewright.rounds.replay.policy_lists import Quota
+
+    quotas = []
+    for text in texts:
+        match = _QUOTA.fullmatch(text)
+        if match is None or not int(match[2]) or not int(match[3]):
+            raise typer.BadParameter(f"{text}: expected TENANT=NxG", param_hint="--quota")
+        quotas.append(Quota(match[1], int(match[2]), int(match[3])))
+    return tuple(quotas)
+
+
+def host_sizes(text: str) -> tuple[int, ...]:
+    """Read hosts such as 16x8 or 4x8,2x4."""
+    sizes: list[int] = []
+    for part in text.split(","):
+        match = _HOSTS.fullmatch(part.strip())
+        number, gpus = (int(match[1]), int(match[2])) if match else (0, 0)
+        if not number or not gpus or len(sizes) + number > MAX_HOSTS:
+            raise typer.BadParameter(
+                f"{text}: expected NxG, at most {MAX_HOSTS} hosts", param_hint="--hosts"
+            )
+        sizes += [gpus] * number
+    return tuple(sizes)
+
 
 _OVERHEAD = read_seconds(0, 31_536_000)
 _EVERY = read_seconds(1, 31_536_000)

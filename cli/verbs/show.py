@@ -1,4 +1,4 @@
-"""The verb `show`: a cluster as a tree, a round as tree and jobs, a plan as a map."""
+"""Verbs that show a round and its plan: `show` and `report`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.format.output import (
+    STANDARD,
     check_output,
     note_written,
     out,
     warn_of_invalid_jobs,
     warn_of_quantities,
 )
-from placewright.cli.verbs.options import Lenient
-from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations
+from placewright.cli.interrupts import interrupts
+from placewright.cli.verbs.options import SOLVING_TIME, Lenient, Output
+from placewright.cli.verbs.verify import check_one_stdin, check_pair, report_violations, valid_plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +60,7 @@ def show(
     warn_of_quantities(document)
     from placewright.cli.views.gang.facts import occupancy_of
     from placewright.cli.views.policies import VIEWS
-    from placewright.cli.views.summary import document_text
+    from placewright.cli.views.tables import document_text
     from placewright.instances.documents.round import Round
 
     round_ = document if isinstance(document, Round) else Round(cluster=document)
@@ -82,9 +84,8 @@ def show(
     console = out()
     console.print(f"{title}: {summary}", soft_wrap=True)
     console.print()
-    from placewright.cli.views.gang.chart import MAX_HOSTS, print_map
-    from placewright.cli.views.gang.usage_tables import print_pools, print_uplinks
-    from placewright.cli.views.gang.utilisation import print_utilisation
+    from placewright.cli.views.gang.chart import MAX_HOSTS, print_map, print_utilisation
+    from placewright.cli.views.gang.tables import print_pools, print_uplinks
     from placewright.report.facts.usage import pool_usage, uplink_usage
 
     cluster = occupancy.cluster
@@ -101,7 +102,7 @@ def show(
         print_uplinks(console, uplinks)
         views.plan_charts(console, round_, plan)
         return
-    from placewright.cli.views.gang.tree import cluster_tree
+    from placewright.cli.views.gang.chart import cluster_tree
 
     console.print(cluster_tree(occupancy))
     if occupancy.jobs or occupancy.conditions:
@@ -113,9 +114,9 @@ def show(
     print_pools(console, pools, planned=False)
     print_uplinks(console, uplinks, planned=False)
     if round_.jobs:
-        from placewright.cli.views.gang.job_tables import print_jobs
+        from placewright.cli.views.gang.tables import print_jobs_of_round
 
-        print_jobs(console, round_)
+        print_jobs_of_round(console, round_)
     views.round_charts(console, round_)
 
 
@@ -153,3 +154,44 @@ def _read(
         raise typer.Exit(report_violations(verification, plan_file))
     valid = round_.valid_part()
     return valid, plan.completed(valid.names)
+
+
+def report(
+    round_file: Annotated[str, typer.Argument(metavar="ROUND", help="The round; - is stdin.")],
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="A plan of it; - is stdin.")],
+    other_file: Annotated[
+        str | None, typer.Argument(metavar="[PLAN2]", help="Another plan to show beside it.")
+    ] = None,
+    output: Output = STANDARD,
+    explain: Annotated[
+        float,
+        typer.Option(
+            metavar="TIME",
+            parser=SOLVING_TIME,
+            help="To look for what would let waiting jobs start; 0: not at all.",
+        ),
+    ] = 30.0,
+    lenient: Lenient = False,
+) -> None:
+    """Write one HTML page: terms and bounds, a map of all GPUs, why jobs wait, tenants, moves.
+
+    It loads nothing from anywhere, so it can be sent and kept. With two plans both are shown side
+    by side. Plans have to be valid (else exit 7).
+
+    Example: placewright report round.yaml plan.json -o report.html
+    """
+    check_one_stdin(round_file, plan_file, other_file)
+    inputs = [one for one in (round_file, plan_file, other_file) if one is not None]
+    check_output(output, *inputs)
+    from placewright.instances.io import streams
+    from placewright.instances.io.files import load_round
+    from placewright.report.page import render_report
+
+    round_ = load_round(round_file, lenient=lenient)
+    warn_of_invalid_jobs(round_)
+    plan = valid_plan(round_, round_file, plan_file)
+    other = None if other_file is None else valid_plan(round_, round_file, other_file)
+    page = render_report(round_, plan, other, time_limit=explain)
+    with interrupts.writing(output):
+        streams.write(output, page.encode())
+    note_written(output)

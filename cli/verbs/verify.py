@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placewright.cli.format.exit_code import ExitCode
 from placewright.cli.format.output import (
     STANDARD,
     note,
@@ -17,6 +16,7 @@ from placewright.cli.format.output import (
     warn_of_invalid_jobs,
     warn_of_quantities,
 )
+from placewright.cli.interrupts import ExitCode
 from placewright.cli.verbs.options import SOLVING_TIME, Format, Lenient, MoveCount, OutputFormat
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def verify(
         if verbose:
             _print_rules(out(), plan, verification)
         if bounds is not None:
-            from placewright.cli.format.table import print_table
+            from placewright.cli.format.console import print_table
             from placewright.cli.views.gang.tables import terms_table
 
             out().print()
@@ -115,7 +115,7 @@ def validate(
 
     Example: placewright validate round.yaml
     """
-    from placewright.cli.views.summary import document_text
+    from placewright.cli.views.tables import document_text
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.round import Round
     from placewright.instances.io.files import load
@@ -248,7 +248,7 @@ def print_verdict(
 
 def _print_rules(console: Console, plan: Plan, verification: Verification) -> None:
     """List each rule, and each term as it was recomputed beside what the plan claims of it."""
-    from placewright.cli.format.table import print_table, table
+    from placewright.cli.format.console import print_table, table
     from placewright.instances.derived.phrases import count
     from placewright.instances.verify import rule_ids
     from placewright.report.text import number, percent

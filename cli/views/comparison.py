@@ -1,26 +1,34 @@
-"""Two plans side by side, as tables and as an object for JSON."""
+"""Two plans side by side: of one round, or of a round and its edited copy."""
 
 from __future__ import annotations
 
+import json
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from placewright.cli.format.table import print_rest, print_table, table
-from placewright.cli.views.gang.selected import DEFAULT, Selection
+from placewright.cli.format.console import print_rest, print_table, table
+from placewright.cli.views.gang.tables import DEFAULT, Selection, certificate_line
+from placewright.cli.views.tables import print_plan
 from placewright.explain.comparison import conclusions, quota_text
 from placewright.instances.derived.phrases import several
 from placewright.instances.derived.reason_text import MEANINGS, reason_text
 from placewright.instances.derived.source_words import OF_ROUNDS, Words
 from placewright.instances.documents.plan import DecisionKind
+from placewright.instances.edits.sentences import sentence_of
+from placewright.instances.io.files import json_text
 from placewright.report.facts.jobs import OUTCOMES
 from placewright.report.text import NONE, after, gpus, number, place, term_name, term_text
 
 if TYPE_CHECKING:
     from placewright.explain.comparison import Change, Comparison, JobChange, TermDifference
-    from placewright.instances.documents.plan import Decision, TermResult
+    from placewright.explain.whatif import WhatIf
+    from placewright.instances.documents.edits import Edits
+    from placewright.instances.documents.plan import Decision, Plan, TermResult
+    from placewright.instances.documents.round import Round
+
 
 QUIET: tuple[Change, ...] = ("other place", "other facts")
 """Changes that are counted only, unless everything is asked for."""
@@ -199,3 +207,59 @@ def _term_object(one: TermDifference) -> dict[str, Any]:
         "at_least": one.at_least if isfinite(one.at_least) else None,
         "at_most": one.at_most if isfinite(one.at_most) else None,
     }
+
+
+INTERRUPTED = "The second search was interrupted: its plan may not be finished."
+UNFINISHED = (
+    "The second search was interrupted before it had a plan. The plan of the round as it is:"
+)
+
+
+def print_whatif(
+    console: Console, answer: WhatIf, edits: Edits, selection: Selection = DEFAULT
+) -> None:
+    """Print the edits as sentences, and the difference that they make."""
+    _print_edits(console, answer.round, edits)
+    if answer.interrupted:
+        console.print(INTERRUPTED, soft_wrap=True)
+    print_comparison(console, answer.comparison, answer.round_after.now, selection)
+    for when, plan in (("before", answer.before), ("after", answer.after)):
+        if plan.certificate is not None:
+            console.print(f"{when}: {certificate_line(plan.certificate)}", soft_wrap=True)
+
+
+def print_unfinished(console: Console, round_: Round, first: Plan, edits: Edits) -> None:
+    """Print the plan of the round as it is, where the edited round has none."""
+    _print_edits(console, round_, edits)
+    console.print(UNFINISHED, soft_wrap=True)
+    console.print()
+    print_plan(console, round_, first)
+
+
+def whatif_object(answer: WhatIf, edits: Edits) -> dict[str, Any]:
+    """Return what `whatif --format json` prints (docs/cli.md)."""
+    return {
+        **_edits_object(edits),
+        "interrupted": answer.interrupted,
+        **comparison_object(answer.comparison),
+    }
+
+
+def unfinished_object(first: Plan, edits: Edits) -> dict[str, Any]:
+    """Return what `whatif --format json` prints where the edited round has none yet."""
+    before = json.loads(json_text(first))
+    return {**_edits_object(edits), "interrupted": True, "before": before}
+
+
+def _edits_object(edits: Edits) -> dict[str, Any]:
+    return {
+        "edits": edits.model_dump(mode="json", exclude_unset=True)["edits"],
+        "sentences": [sentence_of(edit) for edit in edits.edits],
+    }
+
+
+def _print_edits(console: Console, round_: Round, edits: Edits) -> None:
+    console.print(f"What if, in round {round_.name}:")
+    for edit in edits.edits:
+        console.print(f"  {sentence_of(edit)}", soft_wrap=True)
+    console.print()

@@ -1,15 +1,14 @@
-"""An explanation as text: verdict, because, where, cost, and what is proven."""
+"""Why a job waits, in words: facts, proof, corrections, costs, nearest places."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from placewright.cli.format.table import table
-from placewright.cli.views.corrections import corrections_text, first_text
-from placewright.cli.views.cost_of_starting import cost_text
-from placewright.cli.views.nearest_places import places_text
+from placewright.cli.format.console import table
+from placewright.explain.corrections.change import Who
+from placewright.explain.corrections.find import try_first
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import Stratum
 from placewright.instances.derived.doubts import so_far
@@ -19,8 +18,11 @@ from placewright.instances.derived.source_words import LeftOut, by_reason, whys,
 from placewright.instances.documents.bookkeeping import unsaid_of
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Reason
-from placewright.report.text import count_gpus, gpus, shortened
+from placewright.instances.documents.quantities import amount_text
+from placewright.instances.policies import term_of
+from placewright.report.text import count_gpus, gpus, priorities, shortened, term_text
 from placewright.report.verdicts import (
+    LEFT_OUT,
     PROOF,
     because_text,
     beside_words,
@@ -33,12 +35,234 @@ from placewright.report.verdicts import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from placewright.explain.corrections.find import Correction, Corrections
     from placewright.explain.explanation import Explanation
     from placewright.explain.kinds import WaitingKind
+    from placewright.explain.loss import Loss
+    from placewright.explain.places import GroupPlaces, Occupants, Place
     from placewright.instances.documents.job import Job
+    from placewright.instances.documents.option import TaskGroup
     from placewright.instances.documents.plan import Plan
+    from placewright.report.verdicts import Words
 
-MAX_JOBS = 3
+
+# The nearest places of a waiting job as text: what would hold it, and what is in the way there.
+
+
+MAX_KINDS, MAX_NAMES = 6, 3
+NO_GPU = "no GPU"
+"""The kind of hosts without GPUs."""
+
+_RELATION = {
+    "pinned": "pinned",
+    "higher": "of higher priority",
+    "equal": "of the same priority",
+    "lower": "of lower priority",
+}
+
+
+def places_text(
+    places: GroupPlaces, groups: Sequence[TaskGroup], option: str = "", *, after_plan: bool = False
+) -> Iterator[str]:
+    """Yield the lines of the nearest places of one of the groups; `after_plan`, or as it is now.
+
+    `option` is the name of theirs, where there are several.
+    """
+    now = "after this plan" if after_plan else "now"
+    tasks = f"{places.tasks:,} tasks" if places.tasks > 1 else "task"
+    whose = f"its {tasks}" if len(groups) == 1 else f"the {tasks} of {groups[places.group].name}"
+    fit = f"how many of {whose} fit" if places.tasks > 1 else f"whether {whose} fits"
+    where = "Where" if places.when is None else f"Where, in {places.when}"
+    if option:
+        where += f", option {option}"
+    yield ""
+    if places.level is None:
+        yield f"  {where}: {fit}, by kind of host"
+    else:
+        whole, total = f"{places.whole:,}", count(places.total, places.level)
+        empty = "empty and repaired" if any(one.away for one in places.places) else "empty"
+        yield f"  {where}: {fit}, by {places.level}; {whole} of {total} would hold all, if {empty}"
+    width = max((len(_name(places, place)) for place in places.places), default=0)
+    for place in places.places:
+        yield f"    {_name(places, place):{width}}  {_place(places, place, now)}"
+    # What this option does not ask, another one may.
+    rows = (one for one in places.unfit if not (option and one[2].get("resource") == "gpu_model"))
+    unfit = [one for one in rows if one[2]]
+    unfit = unfit if places.places or unfit else list(places.unfit)
+    for name, hosts, lack in unfit[:MAX_KINDS]:
+        yield f"    {_hosts(hosts, name)}: none, {_lack(lack)}"
+    if places.partners:
+        whom = several(places.partners, conjunction="or")
+        yield f"    or in turns with {whom}, where stages, load and memory suit"
+    elif places.partners is not None:
+        yield "    no running job or group of its size could take turns with it"
+
+
+def _name(places: GroupPlaces, place: Place) -> str:
+    return place.name if places.level else _hosts(place.hosts, place.name)
+
+
+def _hosts(hosts: int, kind: str) -> str:
+    return f"{count(hosts, 'host')} {'without GPUs' if kind == NO_GPU else f'of {kind}'}"
+
+
+def _place(places: GroupPlaces, place: Place, now: str) -> str:
+    empty = "empty and repaired" if place.away else "empty"
+    said = [f"{place.now:,} {now}, {place.empty:,} if {empty}"]
+    if place.away:
+        said.append(f"{count(place.away, 'host')} away")
+    text = ", ".join(said)
+    if place.now < places.tasks and place.occupants:
+        noun = "job" if places.partners is None else "job or group"
+        who = (
+            f"{count(one.jobs, noun)} {_RELATION[one.relation]} ({_held(place, one)})"
+            for one in place.occupants
+        )
+        text += f"; in the way: {', '.join(who)}"
+    if place.why_not:
+        text += f"; not there: {', '.join(place.why_not)}"
+    return text
+
+
+def _held(place: Place, one: Occupants) -> str:
+    """Say what jobs hold of what is scarce: GPUs, or cores."""
+    if one.milli_cpu and (not one.milli_gpu or place.lack.get("resource") == "cpu"):
+        return amount_text("cpu", one.milli_cpu)
+    return count_gpus(one.milli_gpu)
+
+
+def _lack(lack: Mapping[str, Any]) -> str:
+    resource = lack.get("resource")
+    if resource is None:
+        return "not among its hosts"
+    if resource == "pool":
+        return "a pool has too little"
+    if lack["resource"] == "num_hosts":
+        return "fewer than the job has to be on"
+    if resource == "gpu_model":
+        return "another GPU model"
+    if resource == "gpu" and not lack["free"]:
+        return "no GPU"
+    if resource == "mig":
+        return "no such MIG slice"
+    return f"at most {amount_text(resource, lack['free'])}"
+
+
+# What starting a job all the same would cost a plan, as one sentence.
+
+
+_WOULD: Mapping[tuple[str, str], str] = {
+    ("start", "wait"): "would wait",
+    ("wait", "start"): "would start",
+    ("keep", "preempt"): "would stop",
+    ("keep", "migrate"): "would move",
+    ("migrate", "keep"): "would stay",
+    ("migrate", "preempt"): "would stop",
+    ("preempt", "keep"): "would go on",
+    ("preempt", "migrate"): "would move and go on",
+}
+"""What becomes of a job, by its decision in the plan and in the one that starts the other job."""
+
+
+def cost_text(cost: Loss, doing: str = "Starting it") -> str:
+    """Say what it costs to start a job, whether that is proven, and who gives way."""
+    it = f"{doing} all the same would cost"
+    if cost.startable is False:
+        return f"Moving or preempting others cannot start it ({PROOF[cost.proof]})"
+    if cost.is_tie:
+        return f"{it} nothing: an equally good plan starts it{_instead(cost)}"
+    if cost.term is None:
+        return "What starting it all the same would cost is not known: no plan that does was found"
+    least = term_text(cost.term, cost.at_least)
+    if cost.at_most is None:
+        return f"{it} at least {least} of {_term(cost)} ({PROOF[cost.proof]})"
+    most = term_text(cost.term, cost.at_most)
+    if cost.at_most == 0:
+        return f"{it} nothing: a better plan starts it{_instead(cost)}"
+    if cost.at_least == cost.at_most:
+        return f"{it} {most} of {_term(cost)} ({PROOF[cost.proof]}){_instead(cost)}"
+    if cost.at_least == 0:
+        return f"{it} at most {most} of {_term(cost)}{_instead(cost)}"
+    return f"{it} {least} to {most} of {_term(cost)}{_instead(cost)}"
+
+
+def _term(cost: Loss) -> str:
+    """Return the term as people know it: of `value_4` the value of its priorities."""
+    name = term_of(cost.term or "")
+    return f"the {name} of {priorities(cost.precedences)}" if cost.precedences else name
+
+
+def _instead(cost: Loss) -> str:
+    if not cost.instead:
+        return ""
+    said = [
+        f"job {one.job} {_WOULD.get((one.before, one.after), f'would {one.after}')}"
+        for one in cost.instead
+    ]
+    return f"; {several(said, MAX_NAMES)}"
+
+
+NOT_BESIDE = " *"
+
+
+def first_text(found: Corrections, said: Words, started: Sequence[str]) -> Iterator[str]:
+    """Yield one line: what to try first, who does it, and what may still be in the way.
+
+    `started` are the jobs that the plan starts where this one could be.
+    """
+    first = try_first(found)
+    if first is None:
+        return
+    text = f"  Try first: {first.text}"
+    if first.who != (Who.TIME,):
+        text += f" ({_who(first)})"
+    if first.beside_plan is False:
+        text += f"; not beside {_plan(said, started)}, which takes the room"
+    elif first not in found.now:
+        text += f"; it could then {said.run} here, though not at once"
+    yield text
+
+
+def corrections_text(
+    found: Corrections, said: Words, started: Sequence[str], most: int
+) -> Iterator[str]:
+    """Yield the lines of both lists, or of one where they are the same.
+
+    `started` are the jobs that the plan starts where this one could be, and `most` is how many
+    corrections of a list were looked for.
+    """
+    if found.left_out:
+        yield ""
+        yield f"  {LEFT_OUT} {several(found.left_out)}"
+    some_day = found.some_day or ()
+    if [one.text for one in some_day] == [one.text for one in found.now]:
+        some_day = ()
+    for title, some in (
+        (f"Any one of these would let it {said.run} here, some day", some_day),
+        (f"Any one of these would let it {said.start} beside {said.beside}", found.now),
+    ):
+        if not some:
+            continue
+        yield ""
+        yield f"  {title}"
+        width = max(len(_who(one)) for one in some)
+        for one in some:
+            yield f"    {_who(one):{width}}  {one.text}{NOT_BESIDE * (one.beside_plan is False)}"
+        if len(some) >= most:
+            yield f"    these are the {most} cheapest; --corrections finds more"
+        if any(one.beside_plan is False for one in some):
+            yield f"   {NOT_BESIDE} not beside {_plan(said, started)}, which takes the room"
+
+
+def _plan(said: Words, started: Sequence[str]) -> str:
+    """Return what the plan gives others, with some names."""
+    return f"what this plan {said.gives}{f' ({several(started)})' if started else ''}"
+
+
+def _who(correction: Correction) -> str:
+    return " + ".join(map(str, correction.who))
+
+
 MANY = 1000
 SHORT = frozenset(Verdict) - {
     *(Verdict.NEVER_WITHIN_RULES, Verdict.OTHERS_INSTEAD, Verdict.COULD_START, Verdict.UNDECIDED)
@@ -158,7 +382,7 @@ def kinds_table(kinds: Sequence[WaitingKind], *, beside: bool) -> Table:
         why += [f"  {label(fact)}  {fact.text}" for fact in kind.explanation.conflict]
         if told := doubts(kind.explanation):
             why.append(f"  {so_far(told)}")
-        which = several([shortened(name) for name in kind.jobs], MAX_JOBS)
+        which = several([shortened(name) for name in kind.jobs], MAX_NAMES)
         said = words_of(kind.explanation.world.base).say("\n".join(why), kind.jobs[0])
         made.add_row(f"{len(kind.jobs):,}", gpus(kind.milli_gpu), which, said)
     return made
@@ -173,7 +397,7 @@ def asked(job: Job) -> str:
     ]
     if len(groups) > 1:
         parts = [f"{part} ({one.name})" for part, one in zip(parts, groups, strict=True)]
-    sizes = " and ".join(parts) if len(parts) <= MAX_JOBS else count_gpus(job.options[0].milli_gpu)
+    sizes = " and ".join(parts) if len(parts) <= MAX_NAMES else count_gpus(job.options[0].milli_gpu)
     said = [sizes]
     if len(job.options) > 1:
         said.append(f"or {count(len(job.options) - 1, 'other option')}")

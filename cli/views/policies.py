@@ -70,10 +70,10 @@ NO_VIEWS = PolicyViews()
 VIEWS: PolicyRegistry[PolicyViews] = PolicyRegistry(
     {
         "gang": "placewright.cli.views.policies:NO_VIEWS",
-        "interleaving": "placewright.cli.views.interleaving.policy:VIEWS",
-        "deadline": "placewright.cli.views.deadline.policy:VIEWS",
-        "geo": "placewright.cli.views.geo.policy:VIEWS",
-        "replicas": "placewright.cli.views.geo.policy:VIEWS",
+        "interleaving": "placewright.cli.views.interleaving:VIEWS",
+        "deadline": "placewright.cli.views.deadline.picture:VIEWS",
+        "geo": "placewright.cli.views.geo.picture:VIEWS",
+        "replicas": "placewright.cli.views.geo.picture:VIEWS",
     }
 )
 """The views of each policy."""

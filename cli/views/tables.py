@@ -1,4 +1,4 @@
-"""The tables of a plan, of all policies, in the order in which `solve` prints them."""
+"""The tables of a plan, of a document, and of protected checkpoints."""
 
 from __future__ import annotations
 
@@ -6,40 +6,48 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
-from placewright.cli.format.table import MAX_ROWS, print_rest, print_table
-from placewright.cli.views.gang.selected import (
+from placewright.cli.format.console import MAX_ROWS, print_more, print_rest, print_table, table
+from placewright.cli.views.gang.facts import Occupancy, occupancy_of
+from placewright.cli.views.gang.tables import (
     DEFAULT,
     Selection,
-    print_selected,
-    print_waiting,
-)
-from placewright.cli.views.gang.tables import (
     certificate_line,
+    gpu_table,
     outcome_table,
     print_collectives,
     print_jobs,
     print_moves,
+    print_pools,
+    print_selected,
     print_tenants,
+    print_uplinks,
+    print_waiting,
+    tenant_table,
     terms_table,
     waiting_table,
-)
-from placewright.cli.views.gang.usage_tables import (
-    gpu_table,
-    print_pools,
-    print_uplinks,
-    tenant_table,
 )
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.doubts import told_lines
-from placewright.instances.documents.plan import DecisionKind
-from placewright.report.facts.jobs import milli_gpu_of, moves_of
+from placewright.instances.derived.phrases import count
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.edits import Edits
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
+from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
+from placewright.instances.documents.quantities import memory_in_gi
+from placewright.instances.documents.round import Round
+from placewright.report.facts.jobs import MOVES, OUTCOMES, milli_gpu_of, moves_of
+from placewright.report.facts.promises import promised_in
+from placewright.report.facts.regions import section_of
 from placewright.report.facts.usage import gpu_usage, pool_usage, tenant_usage, uplink_usage
+from placewright.report.text import gpus
 
 if TYPE_CHECKING:
-    from placewright.instances.documents.plan import Decision, Plan
-    from placewright.instances.documents.round import Round
+    from placewright.instances.documents.plan import Decision
+    from placewright.rounds.protection import Chance, ProtectedJob, Protection
+
 
 PLACED = (DecisionKind.START, DecisionKind.KEEP)
 """Decisions of which the place is listed; those of running jobs that move or stop are moves."""
@@ -122,3 +130,131 @@ def _print_waiting(
     elif selection.waiting:
         console.print("No job waits.")
         console.print()
+
+
+def document_text(document: Round | ClusterDocument | Plan | Edits) -> str:
+    """Count what a document holds."""
+    if isinstance(document, Edits):
+        return count(len(document.edits), "edit")
+    if isinstance(document, Plan):
+        return plan_text(document)
+    if isinstance(document, ClusterDocument):
+        return capacity_text(occupancy_of(Round(cluster=document)))
+    occupancy = occupancy_of(document)
+    pending = [job for job in document.jobs if job.running is None]
+    special = VIEWS[document.policy.formulation].round_text(document)
+    asked = sum(max(option.milli_gpu for option in job.options) for job in pending)
+    return (
+        f"{capacity_text(occupancy)}, {gpus(int(occupancy.free.sum()))} free; "
+        f"{count(len(document.jobs) - len(pending), 'job')} running, {len(pending):,} pending "
+        f"asking {gpus(asked)}" + (f"; {special}" if special else "")
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """Count the jobs by what the plan decides, and its promises if it makes some."""
+    kinds = [decision.decision for decision in plan.decisions]
+    if any(decision.reason is Reason.NOT_ASKED for decision in plan.decisions):
+        shown = [DecisionKind.KEEP]  # where only data is decided nobody starts, and nobody waits
+    else:
+        shown = [kind for kind in OUTCOMES if kind in kinds or kind not in MOVES]
+    section = promised_in(plan)
+    promises = (
+        []
+        if section is None
+        else [
+            count(len(section.jobs), "promise"),
+            *([f"{len(section.broken):,} BROKEN"] if section.broken else []),
+            f"{len(section.refused):,} refused",
+        ]
+    )
+    return ", ".join(
+        [
+            count(len(plan.decisions), "job"),
+            *(f"{kinds.count(kind):,} {OUTCOMES[kind]}" for kind in shown),
+            *promises,
+            *_changes_text(plan),
+        ]
+    )
+
+
+def _changes_text(plan: Plan) -> list[str]:
+    """Count the replicas that a plan creates and drops, and who waits for data."""
+    replicas, reads = section_of(plan, ReplicaSection), section_of(plan, ReadsSection)
+    return [
+        *([f"{count(len(replicas.creates), 'replica')} created"] if replicas.creates else []),
+        *([f"{len(replicas.drops):,} dropped"] if replicas.drops else []),
+        *([f"{len(reads.waiting):,} waiting for data"] if reads.waiting else []),
+    ]
+
+
+def capacity_text(occupancy: Occupancy) -> str:
+    """Count GPUs by model, hosts, and hosts that cannot be used."""
+    cluster = occupancy.cluster
+    by_model = [
+        f"{int(cluster.gpu_count[cluster.gpu_model == index].sum()):,} {model}"
+        for index, model in enumerate(cluster.gpu_models)
+    ]
+    models = f" ({', '.join(by_model)})" if by_model else ""
+    unusable = [
+        f"{int((occupancy.host_condition == condition).sum()):,} {condition.word}"
+        for condition in occupancy.conditions
+        if condition in occupancy.host_condition
+    ]
+    hosts = f"{count(cluster.num_gpus, 'GPU')}{models} on {count(cluster.num_hosts, 'host')}"
+    return ", ".join([hosts, *unusable])
+
+
+MOST_NAMES = 8
+
+
+def print_protection(console: Console, found: Protection) -> None:
+    """Print, for each job, its teams, their ranks, and what they survive."""
+    for job in found.jobs:
+        _print_job(console, job, memory_in_gi(found.memory_mib))
+    most = "" if found.most_apart is None else f"; no plan has more than {found.most_apart}"
+    console.print(f"{count(found.apart, 'team')} in different domains{most}")
+
+
+def _print_job(console: Console, job: ProtectedJob, memory: str) -> None:
+    title = f"{job.job}: {count(len(job.hosts), 'host')}"
+    made = table(title, "keepers", "checkpoints of", "ranks", "domains")
+    for one in job.sets[:MAX_ROWS]:
+        made.add_row(
+            Text(" ".join(one.hosts)),
+            "all" if one.owners == one.hosts else Text(" ".join(one.owners)),
+            _cliques(["-".join(map(str, ranks)) for ranks in one.ranks]),
+            "different" if one.is_apart else "shared",
+        )
+    if job.sets:
+        print_table(console, made)
+    else:
+        console.print(Text(title))
+    print_more(console, len(job.sets) - MAX_ROWS, "set")
+    console.print(
+        "failed hosts that lose nothing: "
+        + ", ".join(f"{k}: {_percent(chance)}" for k, chance in enumerate(job.chances, 1))
+    )
+    safe = len(job.domains) - len(job.fatal)
+    fatal = Text(f"domains whose failure loses nothing: {safe} of {len(job.domains)}")
+    if job.fatal:
+        fatal.append(f"; not {_short(job.fatal)}")
+    console.print(fatal)
+    if job.unprotected:
+        names = _short(job.unprotected)
+        console.print(Text(f"without a copy elsewhere: {names}; who keeps one needs {memory} free"))
+    console.print()
+
+
+def _cliques(texts: list[str]) -> str:
+    return ", ".join(texts if len(texts) <= 3 else [*texts[:2], "...", texts[-1]])
+
+
+def _percent(chance: Chance) -> str:
+    error = f" ± {100 * chance.error:.2f}" if chance.error else ""
+    return f"{100 * chance.value:.2f}{error} %"
+
+
+def _short(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return " ".join(names[:MOST_NAMES]) + (f" ... and {more} more" if more > 0 else "")

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from placewright.cli.app import main
-from placewright.cli.format.exit_code import ExitCode
+from placewright.cli.interrupts import ExitCode
 from placewright.instances.converters.support.live import LiveConversion
 from placewright.instances.io.files import write
 

@@ -10,13 +10,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from placewright.cli.views.gang.bars import bars_of, joined, marks_of
-from placewright.cli.views.gang.chart import print_map
-from placewright.cli.views.gang.facts import Use, occupancy_of
+from placewright.cli.views.gang.chart import (
+    CONDITIONS,
+    Entry,
+    free_style,
+    job_style,
+    legend_of,
+    print_map,
+)
+from placewright.cli.views.gang.facts import (
+    ALONE,
+    NO_SLOT,
+    Held,
+    SharingKind,
+    Use,
+    occupancy_of,
+    parts_of,
+)
 from placewright.cli.views.gang.layout import layout_of
-from placewright.cli.views.gang.parts import ALONE, NO_SLOT, Held, SharingKind, parts_of
-from placewright.cli.views.gang.picture import PAPER, columns_of, draw_map
-from placewright.cli.views.gang.styles import CONDITIONS, Entry, free_style, job_style, legend_of
+from placewright.cli.views.gang.picture import (
+    PAPER,
+    bars_of,
+    columns_of,
+    draw_map,
+    joined,
+    marks_of,
+)
 from placewright.instances.derived.arrays import build_cluster, build_state
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import placewright.cli
-from placewright.cli.format.exit_code import ExitCode
+from placewright.cli.interrupts import ExitCode
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"\b[Ee]xit (?:code )?(\d+(?:(?:, | or )\d+)*)")

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from placewright.cli.views.deadline.chart import print_leases
-from placewright.cli.views.deadline.gantt import Chart, Kind, chart_of, ticks
-from placewright.cli.views.deadline.unavailable_capacity import unavailable_capacity
+from placewright.cli.views.deadline.chart import (
+    Chart,
+    Kind,
+    chart_of,
+    print_leases,
+    ticks,
+    unavailable_capacity,
+)
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.io.files import write

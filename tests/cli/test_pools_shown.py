@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from placewright.cli.views.gang.job_tables import print_jobs
+from placewright.cli.views.gang.tables import print_jobs_of_round
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -107,6 +107,6 @@ def test_jobs_ask_what_hosts_share_and_keep_apart(round_: Round) -> None:
     job = Job.model_validate({"name": "j", "options": [option]})
     printed = StringIO()
     console = Console(file=printed, width=200)
-    print_jobs(console, round_.model_copy(update={"jobs": (job,)}))
+    print_jobs_of_round(console, round_.model_copy(update={"jobs": (job,)}))
     asks = "2 x 1 with 2,500 of power_w, at most 1 per host, all in one rack, uses 1 of lic"
     assert f" {asks} " in printed.getvalue()

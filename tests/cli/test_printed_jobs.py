@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placewright.cli.views.gang.selected import MAX_WAITING
+from placewright.cli.views.gang.tables import MAX_WAITING
 from placewright.instances import verify as verification
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.round import Round

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from placewright.cli.format.progress import progress_of
+from placewright.cli.format.console import progress_of
 
 
 def test_nothing_is_reported_where_no_terminal_is():

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from placewright.cli.views.deadline.chart import print_leases
-from placewright.cli.views.deadline.gantt import chart_of
+from placewright.cli.views.deadline.chart import chart_of, print_leases
 from placewright.cli.views.deadline.tables import print_broken, print_promises
-from placewright.cli.views.summary import document_text
-from placewright.cli.views.tables import print_plan
+from placewright.cli.views.tables import document_text, print_plan
 from placewright.instances.derived.phrases import duration, several, span
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from placewright.cli.views.geo import chart
 from placewright.cli.views.geo.chart import print_regions
-from placewright.cli.views.geo.layout import positions
+from placewright.cli.views.geo.picture import positions
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import generate

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from placewright.cli.views.geo.chart import print_regions
 from placewright.cli.views.geo.tables import print_region_tables
-from placewright.cli.views.summary import document_text
-from placewright.cli.views.tables import print_plan
+from placewright.cli.views.tables import document_text, print_plan
 from placewright.instances.documents.plan import Certificate, Plan, TermResult
 from placewright.instances.documents.round import Round
 from placewright.report.facts.regions import ChangeKind, RegionPlan, region_plan_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from placewright.cli.format.standard_streams import CompleteStream
+from placewright.cli.interrupts import CompleteStream
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io import streams
 

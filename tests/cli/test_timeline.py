@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from placewright.cli.views.gang.facts import Use, occupancy_of
-from placewright.cli.views.gang.parts import SharingKind
-from placewright.cli.views.interleaving.chart import letters, print_timelines
+from placewright.cli.views.gang.facts import SharingKind, Use, occupancy_of
+from placewright.cli.views.interleaving import letters, print_timelines
 from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

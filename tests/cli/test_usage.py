@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placewright.cli.format.times import seconds
-from placewright.cli.format.usage import reworded
+from placewright.cli.format.output import reworded, seconds
 
 WRONG = {
     "nonsense": "nonsense: unknown command",

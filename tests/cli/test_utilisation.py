@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from placewright import solve_round
-from placewright.cli.views.gang.facts import occupancy_of
-from placewright.cli.views.gang.utilisation import (
+from placewright.cli.views.gang.chart import (
     MAX_BARS,
     USES,
     amounts_of,
@@ -18,6 +17,7 @@ from placewright.cli.views.gang.utilisation import (
     letters_of,
     print_utilisation,
 )
+from placewright.cli.views.gang.facts import occupancy_of
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
 from placewright.report.facts.jobs import Condition

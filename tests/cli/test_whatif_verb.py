@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from placewright.cli.verbs.edit_options import read_edits
+from placewright.cli.verbs.whatif import read_edits
 from placewright.instances.documents.edits import JobEdit
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
@@ -306,7 +306,7 @@ def test_edits_are_validated_and_not_shown(run, tmp_path):
 
 
 def test_a_drawn_difference_has_both_maps_whatever_changes(tmp_path):
-    from placewright.cli.views.difference_picture import draw_difference
+    from placewright.cli.views.picture import draw_difference
     from placewright.explain.whatif import whatif
 
     round_: Round = parse_round(document())

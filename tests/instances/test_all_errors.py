@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placewright.cli.app import main
-from placewright.cli.format.exit_code import ExitCode
+from placewright.cli.interrupts import ExitCode
 from placewright.instances import load_round
 from placewright.instances.errors import (
     FEW,

@@ -8,7 +8,7 @@ import pytest
 
 from placewright import Changes, Engine, instances, load_round, solve_round, verify
 from placewright.cli.app import main
-from placewright.cli.format.exit_code import ExitCode
+from placewright.cli.interrupts import ExitCode
 from placewright.instances.checks.round import with_invalid_jobs
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.reason_text import reason_text

@@ -1,4 +1,4 @@
-"""The chart of leases below the map of a picture: bars of jobs, or GPUs stacked by their use."""
+"""Leases as a picture, and what policy `deadline` shows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placewright.cli.format.colours import EFFORT, FREE, LIGHT, UNHEALTHY, band_colour
-from placewright.cli.views.deadline.chart import KINDS, band_text, heading
-from placewright.cli.views.deadline.gantt import Chart, Kind, ticks
+from placewright.cli.format.console import EFFORT, FREE, LIGHT, UNHEALTHY, band_colour
+from placewright.cli.views.deadline.chart import (
+    KINDS,
+    Chart,
+    Kind,
+    band_text,
+    chart_of,
+    heading,
+    print_leases,
+    ticks,
+)
+from placewright.cli.views.deadline.tables import (
+    deadlines_text,
+    print_broken,
+    print_deadlines,
+    print_promises,
+)
+from placewright.cli.views.policies import PolicyViews
+from placewright.report.facts.promises import promises_of
 from placewright.report.text import after, count_gpus, gpus, shortened
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
 
 MAX_JOBS = 60
 LEGEND_COLUMNS = 4
@@ -186,3 +206,42 @@ def _stack_legend(chart: Chart) -> list[Artist]:
         Patch(color=FREE[0], label=" not promised"),
         *([Patch(color=UNHEALTHY, label=" away")] if chart.away.any() else []),
     ]
+
+
+def _alert(console: Console, round_: Round, plan: Plan) -> None:
+    promises = promises_of(round_, plan)
+    if promises is not None:
+        print_broken(console, promises)
+
+
+def _tables(console: Console, round_: Round, plan: Plan) -> None:
+    promises = promises_of(round_, plan)
+    if promises is not None:
+        print_promises(console, promises)
+
+
+def _charts(console: Console, round_: Round, plan: Plan) -> None:
+    """Print what is promised: what is broken first, the chart of leases, and the tables."""
+    promises = promises_of(round_, plan)
+    if promises is not None:
+        console.print()
+        print_broken(console, promises)
+        print_leases(console, chart_of(promises))
+        console.print()
+        print_promises(console, promises)
+
+
+def _panels(figure: Figure, round_: Round, plan: Plan | None) -> None:
+    promises = promises_of(round_, plan)
+    if promises is not None:
+        add_leases(figure, chart_of(promises))
+
+
+VIEWS = PolicyViews(
+    round_text=deadlines_text,
+    round_charts=print_deadlines,
+    plan_alert=_alert,
+    plan_tables=_tables,
+    plan_charts=_charts,
+    panels=_panels,
+)

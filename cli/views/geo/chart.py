@@ -1,4 +1,4 @@
-"""Regions and links for the terminal: bars of load before and after, and a grid of links."""
+"""Regions and links in text: bars of load before and after, and a grid of links."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from rich.console import Console
 from rich.text import Text
 
 from placewright.array_types import Floats
-from placewright.cli.format.colours import OFFERED, PLACED
-from placewright.cli.format.table import print_more
-from placewright.cli.views.geo.tables import MAX_REGIONS, by_load
+from placewright.cli.format.console import OFFERED, PLACED, print_more
+from placewright.cli.views.geo.tables import (
+    MAX_REGIONS,
+    by_load,
+)
 from placewright.instances.derived.phrases import count
 from placewright.report.facts.regions import RegionPlan, heat
 from placewright.report.text import gib, gpus, load, number
+
+# Regions and links for the terminal: bars of load before and after, and a grid of links.
+
 
 INDENT, GAP = 2, 2
 MIN_NAME, LOAD = 8, 7

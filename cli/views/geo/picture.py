@@ -1,8 +1,4 @@
-"""The map of regions in a picture: load of each region, and what links carry.
-
-Shades, hatches and line widths tell apart what colours do, so that a print in black and white says
-the same.
-"""
+"""Regions as a picture, where they lie; and what policies `geo` and `replicas` show."""
 
 from __future__ import annotations
 
@@ -11,17 +7,122 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from placewright.array_types import Floats
-from placewright.cli.format.colours import OFFERED, PLACED
-from placewright.cli.views.geo.chart import load_title, loads_of
-from placewright.cli.views.geo.layout import positions
+from placewright.cli.format.console import OFFERED, PLACED
+from placewright.cli.views.geo.chart import load_title, loads_of, print_regions
+from placewright.cli.views.geo.tables import print_data_of_round, print_region_tables
+from placewright.cli.views.policies import PolicyViews
 from placewright.instances.derived.phrases import count
-from placewright.report.facts.regions import RegionPlan
-from placewright.report.text import count_gpus, load, shortened
+from placewright.report.facts.regions import RegionPlan, Regions, region_plan_of
+from placewright.report.text import count_gpus, gib, load, shortened
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.round import Round
+
+
+# Layout of a region map: distances approximate round-trip times.
+#
+# Rounds have no coordinates. Torgerson's classical scaling of round-trip times comes near to
+# those of the earth, up to a turn; boxes that overlap are then pushed apart. Where no time is
+# known, regions lie on a circle.
+#
+# References
+# ----------
+# W. S. Torgerson, "Multidimensional scaling: I. Theory and method", Psychometrika 17 (1952).
+
+
+ROUNDS = 400
+"""Passes that push boxes apart."""
+EVEN, FEW = 0.6, 4
+"""How much of a place among many is that in the order of all; among few all of it is distance."""
+BOTH = 5
+"""Passes between two along both sides."""
+FAR = 1.5
+"""Regions that no path of links joins, in the longest distance."""
+
+
+def positions(regions: Regions, width: float, height: float, boxes: Floats) -> Floats:
+    """Return the centre of each region on a page, the y axis pointing down (regions, 2).
+
+    `boxes` has the width and height that each region takes (regions, 2); where all of them find no
+    place the page is left.
+    """
+    count = len(regions.names)
+    if count == 1:
+        return np.array([[width / 2, height / 2]])
+    plane = _plane(_distances(regions))
+    low, high = plane.min(axis=0), plane.max(axis=0)
+    space = np.maximum(np.array([width, height]) - boxes.max(axis=0), 1e-9)
+    flat = (plane - (low + high) / 2) * (space / np.maximum(high - low, 1e-9)).min() / space
+    # Evenly by rank, in part: one region far away must not squeeze many others together.
+    rank = plane.argsort(axis=0, kind="stable").argsort(axis=0) / (count - 1)
+    even = EVEN * (1 - FEW / max(count, FEW))
+    scaled = (1 - even) * (flat + 0.5) + even * rank
+    return _apart(scaled * space + boxes.max(axis=0) / 2, boxes, np.array([width, height]))
+
+
+def _distances(regions: Regions) -> Floats:
+    """Return distances (regions, regions): the least sum of round-trip times along links."""
+    count = len(regions.names)
+    far = np.full((count, count), np.inf)
+    np.fill_diagonal(far, 0)
+    for (source, target), link in regions.links.items():
+        if link.rtt_us:
+            for ends in ((source, target), (target, source)):
+                far[ends] = min(far[ends], link.rtt_us)
+    for via in range(count):
+        np.minimum(far, far[:, via, None] + far[None, via, :], out=far)
+    known = far[np.isfinite(far)]
+    most = float(known.max())
+    return np.where(np.isfinite(far), far, FAR * most if most else 0.0)
+
+
+def _plane(distances: Floats) -> Floats:
+    """Multidimensional scaling: return points that approximate the distances, wider than high."""
+    count = len(distances)
+    if distances.max() <= 0:
+        turn = 2 * np.pi * np.arange(count) / count
+        return np.stack([-np.cos(turn), -np.sin(turn)], axis=1)
+    centre = np.eye(count) - 1 / count
+    values, vectors = np.linalg.eigh(-0.5 * centre @ distances**2 @ centre)
+    points = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 0))
+    # A map and its mirror image are alike: the first region lies on the left, above.
+    return np.asarray(points * np.where(points[0] > 0, -1, 1))
+
+
+def _apart(points: Floats, boxes: Floats, page: Floats) -> Floats:
+    """Push boxes apart that overlap, along the side on which they overlap less."""
+    points = points.copy()
+    need = (boxes[:, None] + boxes[None, :]) / 2
+    order = np.arange(len(points))
+    for turn in range(ROUNDS):
+        gap = points[:, None] - points[None, :]
+        overlap = need - np.abs(gap)
+        both = np.asarray((overlap > 1e-6).all(axis=2))
+        np.fill_diagonal(both, False)
+        if not both.any():
+            break
+        # Of two points in one place the first one goes left or up.
+        side = np.where(gap == 0, np.where(order[:, None] < order, -1, 1)[:, :, None], np.sign(gap))
+        across = overlap[:, :, 0] < overlap[:, :, 1]
+        # Now and then along both, or those at the edge of the page never part.
+        along = np.stack([across, ~across], axis=2) | (turn % BOTH == 0)
+        push = np.where(both[:, :, None] & along, side * overlap / 2, 0).sum(axis=1)
+        points += 0.7 * push
+        points = np.clip(points, boxes / 2, np.maximum(page - boxes / 2, boxes / 2))
+    return points
+
+
+# The map of regions in a picture: load of each region, and what links carry.
+#
+# Shades, hatches and line widths tell apart what colours do, so that a print in black and white
+# says the same.
+
 
 MAX_LINKS = 20
 """Arrows on a map at most, those of most GiB."""
@@ -262,3 +363,53 @@ def _legend(facts: RegionPlan, arrows: list[_Arrow]) -> list[Artist]:
         more = count(len(arrows) - MAX_LINKS, "more link")
         entries.append(Line2D([], [], linestyle="", label=f"and {more}, of less"))
     return entries
+
+
+NO_MAP_GAP = 0.01
+"""Inches above regions that are drawn without a map."""
+
+
+def data_text(round_: Round) -> str:
+    """Count the regions of a round, its datasets, their replicas, and the links."""
+    geo = round_.geo
+    regions = sum(domain.level == geo.level for domain in round_.cluster.domains)
+    replicas = sum(len(dataset.replicas) for dataset in geo.datasets)
+    return (
+        f"{count(regions, 'region')}, {count(len(geo.links), 'link')}, "
+        f"{count(len(geo.datasets), 'dataset')} of {gib(sum(d.size for d in geo.datasets))}, "
+        f"{count(replicas, 'replica')}"
+    )
+
+
+def _round_charts(console: Console, round_: Round) -> None:
+    regions = region_plan_of(round_, None)
+    console.print()
+    print_regions(console, regions)
+    print_data_of_round(console, regions)
+
+
+def _tables(console: Console, round_: Round, plan: Plan) -> None:
+    print_region_tables(console, region_plan_of(round_, plan))
+
+
+def _charts(console: Console, round_: Round, plan: Plan) -> None:
+    """Print the load of regions and links, below a map if there is one, and the tables."""
+    regions = region_plan_of(round_, plan)
+    if round_.policy.spec.places_jobs:
+        console.print()
+    print_regions(console, regions)
+    print_region_tables(console, regions)
+
+
+def _panels(figure: Figure, round_: Round, plan: Plan | None) -> None:
+    mapped = plan is None or round_.policy.spec.places_jobs
+    add_regions(figure, region_plan_of(round_, plan), TOP if mapped else NO_MAP_GAP)
+
+
+VIEWS = PolicyViews(
+    round_text=data_text,
+    round_charts=_round_charts,
+    plan_tables=_tables,
+    plan_charts=_charts,
+    panels=_panels,
+)

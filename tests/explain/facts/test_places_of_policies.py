@@ -12,7 +12,7 @@ from fuzz.play import read
 from fuzz.policies import geo, interleaving
 from fuzz.policy import Policy, TooManyPlansError
 from placewright import load_round
-from placewright.cli.views.nearest_places import places_text
+from placewright.cli.views.explanation import places_text
 from placewright.explain.explain_job import explain_job
 from placewright.explain.explanation import Verdict
 from placewright.explain.facts.fact import FACTS, named

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from placewright.cli.views.geo.chart import print_regions
-from placewright.cli.views.geo.round_tables import print_data_of_round
+from placewright.cli.views.geo.tables import print_data_of_round
 from placewright.cli.views.tables import print_plan
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round

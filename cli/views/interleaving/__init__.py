@@ -1,1 +1,0 @@
-"""Groups of jobs that take turns: facts, tables, charts and pictures."""
