@@ -187,7 +187,7 @@ def of_day_or_night() -> Iterator[Any]:
 @pytest.mark.parametrize("line", list(of_day_or_night()))
 def test_each_example_works(folder, line, capfd, monkeypatch):
     monkeypatch.chdir(folder)
-    for endless in ("live.serve.run.run", "live.watch.loop.watch"):
+    for endless in ("live.serve.app.run", "live.watch.loop.watch"):
         monkeypatch.setattr(f"placewright.{endless}", lambda *_: None)
     monkeypatch.setattr(
         "placewright.live.watch.slurm.release_held", lambda **_: (0, [])

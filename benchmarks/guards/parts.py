@@ -94,6 +94,7 @@ MOVES: Mapping[str, Run] = {
             "add_wide_hosts",
             "cut_anew",
             "exchange_jobs",
+            "insert_counts",
             "pack_domains",
             "recut_shares",
             "upgrade_options",

@@ -192,6 +192,28 @@ def insert_gangs(
     fill_by_policy(placement)
 
 
+def insert_counts(
+    session: Session, placement: Placement, starts: Mapping[tuple[int, int], int]
+) -> None:
+    """Insert so many jobs of each class and choice, the largest first, then run the greedy.
+
+    Unlike displacement, which looks for victims, it first asks whether running jobs can move.
+    """
+    problem = placement.problem
+    free = WHOLE_GPU * int(placement.whole[problem.open].sum())
+    insertion = _GangInsertion(placement)
+
+    def size(start: tuple[int, int]) -> int:
+        return problem.demand_of(problem.classes[start[0]].choices[start[1]], -1)
+
+    chosen = [(c, o) for c, o in starts if _insertable(problem, problem.classes[c], o, free)]
+    for c, o in sorted(chosen, key=size, reverse=True):
+        for _ in range(min(starts[c, o], placement.waiting[c])):
+            if session.expired() or not insertion.start(c, o):
+                break
+    fill_by_policy(placement)
+
+
 def _insertable(problem: Problem, job_class: JobClass, option: int, free: int) -> bool:
     """Whether a job of one group with whole GPUs could be inserted by moving or stopping others."""
     choice = job_class.choices[option]

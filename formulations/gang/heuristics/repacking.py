@@ -6,14 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import gcd
+from math import gcd, inf
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.heuristics.displace import displace_within_quotas
+from placewright.formulations.gang.heuristics.displace import (
+    counted_starts,
+    displace_within_quotas,
+)
+from placewright.formulations.gang.heuristics.gang_insertion import insert_counts
 from placewright.formulations.gang.heuristics.vector_packing import (
     NOWHERE,
     HostAssignment,
@@ -465,7 +469,8 @@ def displace_by_model(
     """Restricted master heuristic: an integer program over a few patterns, then disaggregation.
 
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
-    its counts where displacing the running jobs costs least. With the values of a `best` plan the
+    its counts where displacing the running jobs costs least; if that loses some of their value,
+    `insert_counts` starts them where running jobs can move. With the values of a `best` plan the
     program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
     are optimised one after the other, over patterns of their own relaxation if that is known. None
     without host patterns, a solved relaxation or an integer solution in time.
@@ -496,6 +501,7 @@ def displace_by_model(
         terms, gap = (DISRUPTION,), parameters.PARAMETERS.models.place_term_gap_rel
     tuning = parameters.PARAMETERS.insertion
     values: NDArray[np.float64] | None = None
+    counted = -inf
     left_out = {*program.held} if best is None else set()
     for term in terms:
         arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
@@ -509,6 +515,7 @@ def displace_by_model(
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
         values = outcome.values
+        counted = outcome.objective if terms == (VALUE,) else -inf
         if term != terms[-1]:
             program.hold(term, round(outcome.objective), HOLD_SLACK)
             left_out -= {f"hold:{term}"}
@@ -516,7 +523,12 @@ def displace_by_model(
         return None
     found = displace_within_quotas(session, counts, patterns, values, relaxed.row_duals)
     upgrade_options(found)
-    return found
+    if found.value >= counted * (1 - session.gap):
+        return found
+    inserted = Placement(counts.problem)
+    insert_counts(session, inserted, counted_starts(counts, values))
+    upgrade_options(inserted)
+    return max(found, inserted, key=lambda placement: placement.value)
 
 
 def _columns_to_exclude(
