@@ -488,6 +488,8 @@ def _within_quotas(fixed: Interleaving) -> Iterator[int]:
     left = quota_left(fixed.round, fixed.stays)
     for j in sorted(fixed.jobs, key=lambda j: -jobs[j].priority):
         asked = [amounts_held(jobs[j], o, left) for o in options_alone(fixed.round, jobs[j])]
+        if not asked:
+            continue
         most = {key: max(held[key] for held in asked) for key in asked[0]}
         if all(amount <= left[key] for key, amount in most.items()):
             for key, amount in most.items():

@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.small_units import as_document
+from placewright import solve_round
 from placewright.formulations.interleaving.problem.sharing import conflicting_pairs, size_in_group
+from placewright.formulations.interleaving.run import _within_quotas, compile_with_running_fixed
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -233,3 +235,26 @@ def test_hundreds_of_jobs_whose_loads_are_the_same_are_compared_with_each_other(
     jobs = read(*(job(f"j{i}", load=DAY) for i in range(300)))
     pairs = conflicting_pairs(jobs, Sharing(resources=("cpu", "gpu"), correlation=1000))
     assert len(pairs) == 300 * 299 // 2
+
+
+def test_a_job_whose_options_take_more_of_one_cap_and_less_of_another_is_not_packed_ahead():
+    """None of its options is the least in all: it is left to the models of the round."""
+    menu = [
+        {"groups": [{"gpu": 1, "cpu": 2, "memory": "3Mi"}]},
+        {"groups": [{"gpu": 1, "cpu": 3, "memory": "2Mi"}]},
+    ]
+    profile = {"stages": [1, 1, 1, 1]}
+    job = {"name": "a", "caps": ["c"], "options": menu, "profile": profile}
+    round_ = Round.model_validate(
+        {
+            "cluster": {
+                "hosts": [{"name": "h", "gpus": 2, "gpu_model": "B", "cpu": 8, "memory": "8Mi"}]
+            },
+            "jobs": [job],
+            "caps": {"c": {"resources": {"cpu": 4, "memory": "4Mi"}}},
+            "policy": {"formulation": "interleaving"},
+        }
+    )
+    assert list(_within_quotas(compile_with_running_fixed(round_))) == []
+    (decision,) = solve_round(round_, time_limit=10, isolation="none").decisions
+    assert decision.decision == "start"
