@@ -183,7 +183,7 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
-    asked = {pod.key: asked_by(pod) for pod in dump.pods}
+    now, asked = dump.now, {pod.key: asked_by(pod) for pod in dump.pods}
     cordons = any(
         asked[pod.key].gpus and pod.spec.nodeName is None and passes_cordons(pod.spec.tolerations)
         for pod in dump.pods
@@ -196,7 +196,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     }
     maker = Maker(dump.nodes, levels, eligibility, counted)
     workloads = Workloads(
-        dump.workloads, dump.queues, levels, eligibility, dump.now, dump.caveats, dump.parents
+        dump.workloads, dump.queues, levels, eligibility, now, dump.caveats, dump.parents
     )
     jobs = PodJobs(dump, workloads, maker, book, movable, asked)
     _add_jobs(dump, workloads, jobs)
@@ -227,7 +227,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     cordoned = {n for n, node in dump.nodes.items() if node.spec.unschedulable and not cordons}
     return Round(
         name="kubernetes",
-        now=dump.now,
+        now=now,
         cluster=ClusterDocument(
             name="kubernetes",
             levels=levels.names,

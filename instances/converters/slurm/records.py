@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from placewright.instances.derived.slurm_marks import (
     is_placed,
 )
 from placewright.instances.documents.base import MAX_AMOUNT, Name
+from placewright.instances.documents.quantities import small_number
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import entries_of, load_text, parse_values
 
@@ -210,8 +210,6 @@ OWN = ("Assoc", "BeginTime", "Dependency", "JobArrayTaskLimit", "Licenses", "Par
 """How reasons begin for which Slurm keeps a job waiting though there may be room for it."""
 
 MAX_ALLOCATION = 200_000
-
-_DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 class HeldNode(NamedTuple):
@@ -423,7 +421,8 @@ class SlurmJob(Record):
     def most_nodes(self) -> int | None:
         """The most nodes that it may have, None for any number."""
         last = asked_of(self.admin_comment).get(NUM_NODES, "").rpartition("-")[2]
-        most = int(last) if _DIGITS.fullmatch(last) else self.max_nodes
+        told = small_number(last)
+        most = self.max_nodes if told is None else told
         return max(self.least_nodes, most) if most else None
 
     @property
