@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from placewright.topology.gpu_links import LINK_KINDS, GpuLinks, LinkKind
+
 # Network links and the arithmetic that turns published figures into them.
 #
 # Bandwidth is counted per direction in Mbit/s (10**6 bit/s), latency one way in microseconds.
@@ -175,3 +177,33 @@ _MODELS = (
 
 CATALOGUE: Mapping[str, HostModel] = MappingProxyType({model.name: model for model in _MODELS})
 """Host models by name."""
+
+
+def _matrix(model: HostModel) -> GpuLinks:
+    """Return the link matrix of a host model: what one GPU can send another, and a NIC a GPU."""
+    gpus = range(model.gpus)
+    kind: LinkKind = "pcie" if model.intra == "pcie" else "nvlink"
+    pair = dict.fromkeys(((i, j) for i in gpus for j in gpus if i != j), model.gpu_link)
+    if model.intra == "nvlink-mesh":
+        lane = model.gpu_link.share(sum(n for a, b, n in model.mesh if 0 in (a, b)))
+        pair = {at: lane.bundle(n) for a, b, n in model.mesh for at in ((a, b), (b, a))}
+    number = LINK_KINDS.index(kind) + 1
+    nic_of = [g * model.nic_rails // model.gpus for g in gpus]
+    near = LINK_KINDS.index("pcie") + 1
+    return GpuLinks(
+        model.name,
+        tuple(tuple(number if (i, j) in pair else 0 for j in gpus) for i in gpus),
+        tuple(
+            tuple(pair[i, j].bandwidth_mbps if (i, j) in pair else 0 for j in gpus) for i in gpus
+        ),
+        tuple(tuple(near * (nic_of[g] == n) for g in gpus) for n in range(model.nic_rails)),
+        tuple(
+            tuple(model.pcie_link.bandwidth_mbps * (nic_of[g] == n) for g in gpus)
+            for n in range(model.nic_rails)
+        ),
+        source=model.source,
+    )
+
+
+LINK_MATRICES: Mapping[str, GpuLinks] = MappingProxyType({m.name: _matrix(m) for m in _MODELS})
+"""Link matrices of the host models, by their names."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placewright.topology.catalogue import CATALOGUE, HostModel, Link
+from placewright.topology.gpu_links import GpuLinks
 from placewright.topology.mig import PRODUCTS
 from placewright.topology.units import WHOLE_GPU
 
@@ -55,6 +56,10 @@ class Cluster:
     product : int32 array (hosts,), optional
         What MIG can cut the GPUs of each host into, as an index in `topology.mig.PRODUCTS`; -1, the
         default, where it can not.
+    gpu_links : tuple of GpuLinks
+        The link matrices that occur.
+    gpu_links_of : int32 array (hosts,), optional
+        Index in `gpu_links` of each host; -1, the default, where nothing is known of its links.
 
     Attributes
     ----------
@@ -86,6 +91,8 @@ class Cluster:
     wan: Mapping[tuple[str, str], Link] = field(default_factory=dict)
     gpu_memory: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     product: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    gpu_links: tuple[GpuLinks, ...] = ()
+    gpu_links_of: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     domain: NDArray[np.int32] = field(init=False, repr=False)
     gpu_start: NDArray[np.int64] = field(init=False, repr=False)
     host_index: Mapping[str, int] = field(init=False, repr=False)
@@ -164,6 +171,20 @@ class Cluster:
         product = _indices(
             "product", self.product if len(self.product) else unknown - 1, hosts, -1, len(PRODUCTS)
         )
+        links_of = _indices(
+            "gpu_links_of",
+            self.gpu_links_of if len(self.gpu_links_of) else unknown - 1,
+            hosts,
+            -1,
+            len(self.gpu_links),
+        )
+        for index, links in enumerate(self.gpu_links):
+            odd = np.flatnonzero((links_of == index) & (gpu_count != links.gpus))
+            if odd.size:
+                raise ValueError(
+                    f"host {self.hosts[odd[0]]!r} has {gpu_count[odd[0]]} GPUs, its links "
+                    f"{links.name!r} are of {links.gpus}; expected as many"
+                )
         start = np.zeros(self.num_hosts + 1, dtype=np.int64)
         np.cumsum(gpu_count, out=start[1:])
         start.flags.writeable = False
@@ -174,6 +195,7 @@ class Cluster:
         self._set("gpu_start", start)
         self._set("gpu_memory", gpu_memory)
         self._set("product", product)
+        self._set("gpu_links_of", links_of)
 
     def _check_links(self) -> None:
         self._set("links", dict(self.links))
@@ -344,6 +366,8 @@ def assemble(
     wan: Mapping[tuple[str, str], Link] | None = None,
     gpu_memory: ArrayLike = (),
     product: ArrayLike = (),
+    gpu_links: Sequence[GpuLinks] = (),
+    gpu_links_of: ArrayLike = (),
 ) -> Cluster:
     """Build a cluster from names; domains and hosts keep the order in which they are given.
 
@@ -357,7 +381,7 @@ def assemble(
     - `capacity` (array_like of int (hosts, resources)): CPU in millicores, memory in MiB.
     - `host_model` (sequence of str or None (hosts,)): keys of `CATALOGUE`; None where the hardware
       is unknown.
-    - `links`, `wan`, `gpu_memory`, `product`: as in `Cluster`.
+    - `links`, `wan`, `gpu_memory`, `product`, `gpu_links`, `gpu_links_of`: as in `Cluster`.
 
     Raises ValueError if a level, a parent or a host model is unknown, a domain is not one level
     below its parent, or anything that `Cluster` checks does not fit.
@@ -405,6 +429,8 @@ def assemble(
         wan=wan or {},
         gpu_memory=np.asarray(gpu_memory, dtype=np.int64),
         product=np.asarray(product, dtype=np.int32),
+        gpu_links=tuple(gpu_links),
+        gpu_links_of=np.asarray(gpu_links_of, dtype=np.int32),
     )
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from placewright.instances.derived import ranges
-from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.hardware import hardware, link_matrix
 from placewright.instances.derived.names import check_known, check_unique, is_anywhere, known_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.arrangement import HostCount
-from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
+from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, LinkMatrix
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Errors, InvalidInputError, Path
-from placewright.topology import CATALOGUE
+from placewright.topology import CATALOGUE, LINK_MATRICES
+from placewright.topology.gpu_links import MOST_GPUS
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 # Checks of pools: their domains exist, each is given once, and options use what there is.
@@ -130,7 +131,7 @@ def check_cluster(document: ClusterDocument) -> None:
                 )
             )
     errors.refuse()
-    for check in (_check_tree, _check_host_names, _check_hardware):
+    for check in (_check_tree, _check_host_names, _check_hardware, _check_link_matrices):
         errors.note(check, document)
     levels = (*document.levels, HOST_LEVEL)
     for level in document.links:
@@ -257,6 +258,78 @@ def _check_hardware(document: ClusterDocument) -> None:
     errors.refuse()
 
 
+def _check_link_matrices(document: ClusterDocument) -> None:
+    """Refuse matrices that are no matrices, and hosts with other GPUs than their matrix has."""
+    errors = Errors()
+    names = [matrix.name for matrix in document.gpu_links]
+    errors.note(check_unique, names, "link matrix", ("gpu_links",), ("name",))
+    for i, matrix in enumerate(document.gpu_links):
+        errors.note(_check_link_matrix, matrix, ("gpu_links", i))
+    errors.refuse()
+    gpus = {name: links.gpus for name, links in LINK_MATRICES.items()}
+    gpus |= {matrix.name: len(matrix.gpus) for matrix in document.gpu_links}
+    for i, entry in enumerate(document.hosts):
+        if entry.gpu_links is None:
+            continue
+        with errors:
+            path: Path = ("hosts", i, "gpu_links")
+            check_known(entry.gpu_links, gpus, "link matrix", path)
+            if hardware(entry).gpus > gpus[entry.gpu_links]:
+                raise InvalidInputError(
+                    f"has {gpus[entry.gpu_links]} GPUs; expected at least the host's "
+                    f"{hardware(entry).gpus}",
+                    path,
+                    entry.gpu_links,
+                )
+    errors.refuse()
+
+
+def _check_link_matrix(matrix: LinkMatrix, path: Path) -> None:
+    if matrix.name in LINK_MATRICES:
+        raise InvalidInputError(
+            "is the name of a host model; expected another", (*path, "name"), matrix.name
+        )
+    for part in ("gpus", "nics"):
+        for i, row in enumerate(getattr(matrix, part)):
+            words, here = row.split(), (*path, part, i)
+            if len(words) != len(matrix.gpus):
+                raise InvalidInputError(
+                    f"has {len(words)} words; expected one for each of {len(matrix.gpus)} GPUs",
+                    here,
+                    row,
+                )
+            for j, word in enumerate(words):
+                if (word == "X") != (part == "gpus" and i == j):
+                    raise InvalidInputError(
+                        f"word {j} is {word}; expected X for the GPU itself, and only there",
+                        here,
+                        row,
+                    )
+                if word not in ("X", "-"):
+                    check_known(word, matrix.classes, "link class", here)
+    rows = [row.split() for row in matrix.gpus]
+    for i, words in enumerate(rows):
+        for j in range(i):
+            if words[j] != rows[j][i]:
+                raise InvalidInputError(
+                    f"GPU {i} has {words[j]} to GPU {j}, which has {rows[j][i]} to it; "
+                    f"expected the same both ways",
+                    (*path, "gpus", i),
+                    matrix.gpus[i],
+                )
+    if len(rows) > MOST_GPUS and not link_matrix(matrix).is_uniform:
+        raise InvalidInputError(
+            f"has {len(rows)} GPUs with different links; expected at most {MOST_GPUS}, or the "
+            f"same link between any two",
+            (*path, "gpus"),
+        )
+    if matrix.numa and len(matrix.numa) != len(rows):
+        raise InvalidInputError(
+            f"has {len(matrix.numa)} entries; expected one for each of {len(rows)} GPUs",
+            (*path, "numa"),
+        )
+
+
 def _check_wan(document: ClusterDocument) -> None:
     outermost = {d.name for d in document.domains if d.level == document.levels[0]}
     pairs: set[frozenset[str]] = set()
@@ -347,8 +420,8 @@ def check_arrangement(round_: Round) -> None:
                 path = ("jobs", i, "options", j, "required")
                 errors.note(check_known, option.required, levels, "level", path)
             for k, group in enumerate(option.groups):
-                asked = group.slices, group.apart, group.communication
-                if asked != (None, None, None):
+                asked = group.slices, group.apart, group.communication, group.gpu_links
+                if any(one is not None for one in asked):
                     errors.note(_check_group, group, levels, ("jobs", i, "options", j, "groups", k))
             errors.note(_check_num_hosts, option, ("jobs", i, "options", j))
     errors.refuse()
@@ -372,6 +445,11 @@ def _check_group(group: TaskGroup, levels: Collection[str], path: Path) -> None:
         raise InvalidInputError(
             "given for tasks without a whole GPU; expected at least 1 GPU of each task",
             (*path, "communication", "data_mib"),
+        )
+    if group.gpu_links is not None and group.gpu < 2 * WHOLE_GPU:
+        raise InvalidInputError(
+            "given for tasks without two GPUs; expected at least 2 GPUs of each task",
+            (*path, "gpu_links"),
         )
 
 

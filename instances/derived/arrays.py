@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.instances.derived.hardware import hardware, pooled_resources
+from placewright.instances.derived.hardware import hardware, links_of_hosts, pooled_resources
 from placewright.instances.derived.ranges import expand
 from placewright.instances.derived.running_groups import MarginalUsage
 from placewright.instances.documents.cluster import ClusterDocument
@@ -17,7 +17,7 @@ from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Round
-from placewright.topology import Cluster, Link, State, assemble
+from placewright.topology import Cluster, GpuLinks, Link, State, assemble
 from placewright.topology.units import WHOLE_GPU
 
 # Pools over arrays: the domain of each host, what domains have, and what jobs take of them.
@@ -126,7 +126,9 @@ def build_cluster(document: ClusterDocument) -> Cluster:
     capacity: list[tuple[int, ...]] = []
     gpu_memory: list[int] = []
     product: list[int] = []
-    for entry in document.hosts:
+    links: dict[GpuLinks, int] = {}
+    links_of: list[int] = []
+    for entry, inside in zip(document.hosts, links_of_hosts(document), strict=True):
         names = expand(entry.name)
         has = hardware(entry, pooled)
         hosts += [(name, entry.parent) for name in names]
@@ -135,6 +137,8 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         host_models += [entry.model] * len(names)
         gpu_memory += [has.gpu_memory or 0] * len(names)
         product += [has.product] * len(names)
+        number = -1 if inside is None else links.setdefault(inside, len(links))
+        links_of += [number] * len(names)
         capacity += [tuple(has.capacity.get(name, 0) for name in resources)] * len(names)
     return assemble(
         document.name,
@@ -150,6 +154,8 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in document.wan},
         gpu_memory=gpu_memory,
         product=product,
+        gpu_links=tuple(links),
+        gpu_links_of=links_of,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from placewright.instances.documents.cluster import ClusterDocument, HostEntry
-from placewright.topology import CATALOGUE
+from placewright.instances.documents.cluster import ClusterDocument, HostEntry, LinkMatrix
+from placewright.topology import CATALOGUE, LINK_MATRICES, GpuLinks
+from placewright.topology.gpu_links import LINK_KINDS
 from placewright.topology.mig import NO_MIG, memory_in_name, product_of
 from placewright.topology.units import UNLIMITED
 
@@ -68,3 +69,34 @@ def _gpu_memory(entry: HostEntry, gpu_model: str | None) -> int | None:
         known = CATALOGUE[entry.model]
         return known.gpu_memory_mib if gpu_model == known.gpu_model else None
     return named
+
+
+def link_matrix(matrix: LinkMatrix) -> GpuLinks:
+    """Return a link matrix of the document as numbers."""
+    kind = {name: LINK_KINDS.index(one.kind) + 1 for name, one in matrix.classes.items()}
+    mbps = {name: one.bandwidth_mbps for name, one in matrix.classes.items()}
+
+    def numbers(rows: Sequence[str], of: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(of.get(word, 0) for word in row.split()) for row in rows)
+
+    return GpuLinks(
+        matrix.name,
+        numbers(matrix.gpus, kind),
+        numbers(matrix.gpus, mbps),
+        numbers(matrix.nics, kind),
+        numbers(matrix.nics, mbps),
+        matrix.numa,
+        matrix.source,
+    )
+
+
+def links_of_hosts(document: ClusterDocument) -> list[GpuLinks | None]:
+    """Return the links inside each host of every entry, None where nothing is known of them."""
+    known = {matrix.name: link_matrix(matrix) for matrix in document.gpu_links}
+    found: list[GpuLinks | None] = []
+    for entry in document.hosts:
+        name = entry.gpu_links or entry.model
+        links = None if name is None else known.get(name) or LINK_MATRICES.get(name)
+        gpus = hardware(entry).gpus
+        found.append(links.first(gpus) if links is not None and gpus else None)
+    return found

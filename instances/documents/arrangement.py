@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from placewright.instances.documents.base import MAX_AMOUNT, Count, Document, Name
 from placewright.instances.errors import InvalidInputError
+from placewright.topology.gpu_links import Joined, LinkKind
 
 
 class Slices(Document):
@@ -62,6 +63,24 @@ class Communication(Document):
         if self.data_mib is None and self.rate_mbps is None:
             raise ValueError("expected data_mib, rate_mbps or both")
         return self
+
+
+class GpuLinkRequest(Document):
+    """How the GPUs of a task have to be joined inside their host, and what makes them joined well.
+
+    The links between the GPUs of a task are of the kind `required` or better (of the worst first:
+    system, numa, pcie, xgmi, nvlink) and carry `at_least_mbps`: those between any two (`joined:
+    all`), or those of some ring or path through all of them.
+
+    The term `gpu_links` counts the bandwidth of the slowest link of the best ring through the GPUs
+    of each task (`measure: ring`), or the sum over all pairs of them (`pairs`). Without `required`
+    and `at_least_mbps` that is all that is asked: a preference.
+    """
+
+    required: LinkKind | None = None
+    at_least_mbps: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)] | None = None
+    joined: Joined = "all"
+    measure: Literal["ring", "pairs"] = "ring"
 
 
 class AntiAffinity(Document):

@@ -12,11 +12,13 @@ from placewright.instances.documents.base import (
     MAX_AMOUNT,
     Document,
     Flag,
+    Index,
     Many,
     Name,
 )
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.quantities import Mib, MilliCpu, Resources
+from placewright.topology.gpu_links import LinkKind
 
 MAX_GPUS_PER_HOST = 1024
 
@@ -32,6 +34,32 @@ class DomainEntry(Document):
     parent: Name | None = None
 
 
+class LinkClass(Document):
+    """A kind of link of a link matrix, and its bandwidth in each direction (Mbit/s)."""
+
+    kind: LinkKind
+    bandwidth_mbps: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
+
+
+LinkRow = Annotated[str, Field(max_length=4096, pattern=r"^[!-~]+( +[!-~]+)*$")]
+
+
+class LinkMatrix(Document):
+    """How the GPUs of a host reach each other, as `nvidia-smi topo -m` prints it.
+
+    `gpus` has a row of words for each GPU: the name in `classes` of the link to each GPU, `X` for
+    itself, `-` where no link is known, which counts as none. `nics` has a row for each NIC, with
+    its links to the GPUs. `numa` is the NUMA node of each GPU.
+    """
+
+    name: Name
+    classes: dict[Name, LinkClass] = Field(max_length=64)
+    gpus: Many[LinkRow] = Field(min_length=1, max_length=MAX_GPUS_PER_HOST)
+    nics: Many[LinkRow] = Field(default=(), max_length=64)
+    numa: Many[Index] = ()
+    source: Annotated[str, Field(max_length=1024)] = ""
+
+
 class HostEntry(Document):
     """One host, or equal hosts as a range: `name: "h[000-127]"`.
 
@@ -39,6 +67,7 @@ class HostEntry(Document):
     Host resources other than GPUs: `cpu`, `memory` (`quantities`), `resources` (any unit).
     `gpu_memory` is that of one GPU; without it the name of the GPU model may tell
     (`A100-SXM4-80GB`), or the host model. `mig: false`: its GPUs are not to be cut into MIG slices.
+    `gpu_links` names the link matrix of its GPUs: one of the cluster's, or a host model's.
     """
 
     name: HostName
@@ -47,6 +76,7 @@ class HostEntry(Document):
     gpus: Annotated[int, Field(strict=True, ge=0, le=MAX_GPUS_PER_HOST)] | None = None
     gpu_model: Name | None = None
     gpu_memory: Mib | None = None
+    gpu_links: Name | None = None
     mig: Flag = True
     cpu: MilliCpu | None = None
     memory: Mib | None = None
@@ -83,3 +113,4 @@ class ClusterDocument(Document):
     links: dict[Name, LinkEntry] = Field(default_factory=dict)
     wan: Many[WanEntry] = ()
     pools: Many[Pool] = ()
+    gpu_links: Many[LinkMatrix] = ()

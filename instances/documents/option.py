@@ -6,7 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from placewright.instances.documents.arrangement import Apart, Communication, HostCount, Slices
+from placewright.instances.documents.arrangement import (
+    Apart,
+    Communication,
+    GpuLinkRequest,
+    HostCount,
+    Slices,
+)
 from placewright.instances.documents.base import (
     MAX_AMOUNT,
     Count,
@@ -31,6 +37,7 @@ class TaskGroup(Document):
     share one domain of the level `required`; the term `spread` counts the levels in `preferred`
     (None: every level with a spread weight). Within that `slices` keep some tasks together,
     `apart` keeps tasks from each other, and `num_hosts` says on how many hosts they are.
+    `gpu_links` says how the GPUs of a task are joined.
 
     `gpu_memory` is what a task uses of the memory of each of its GPUs: shares of a GPU add
     up to at most what it has, and whole GPUs have at least as much. In place of `gpu`, `mig` names
@@ -54,6 +61,7 @@ class TaskGroup(Document):
     apart: Apart | None = None
     num_hosts: HostCount | None = None
     communication: Communication | None = None
+    gpu_links: GpuLinkRequest | None = None
     gpu_memory: Mib = 0
     mig: Name | None = None
 
