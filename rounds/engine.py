@@ -202,9 +202,8 @@ class Engine:
             now += self.state.leases.length_s
         coming = apply_changes(self.state, Changes(added=(job,), now=now), self._hosts)
         answer = answer_admission(coming.valid_part(), self._memory.ledger)
-        if answer.promise is not None and job.deadline is not None:
-            update = {"deadline": job.deadline.model_copy(update={"promise": answer.promise})}
-            jobs = (*self.state.jobs, job.model_copy(update=update))
+        if answer.promise is not None:
+            jobs = (*self.state.jobs, job.with_promise(answer.promise))
             self.state = self.state.model_copy(update={"jobs": jobs})
         return answer
 

@@ -35,11 +35,11 @@ from placewright.instances.documents.deadline import UNIT, Due, Pace
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Leases, Outage
 from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan_leases import promises_in
 from placewright.instances.documents.policy import Policy, TermName
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import DEADLINE, GANG
 from placewright.instances.presets.presets import with_health
-from placewright.rounds.state.admission import promises_in
 
 MAX_SPEED = 10**6
 """The most that a pace may have, in thousandths."""

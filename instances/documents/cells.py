@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from placewright.instances.documents.base import Count, Document, Index, Name
 
 
@@ -26,3 +29,13 @@ class Binding(Document):
     tenant: Name
     cell: Index = 0
     domain: Name
+
+
+def bindings_in(sections: Iterable[Mapping[str, Any]]) -> tuple[Binding, ...]:
+    """Return the bindings that the sections of a valid plan have, for the next round."""
+    return tuple(
+        Binding(tenant=one["tenant"], cell=one["cell"], domain=one["domain"])
+        for section in sections
+        if section["kind"] == "cells"
+        for one in section["bindings"]
+    )

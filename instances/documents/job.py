@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Annotated, Any, Self, TypedDict, Unpack
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from placewright.instances.documents.annotations import Annotations
-from placewright.instances.documents.arrangement import AntiAffinity
+from placewright.instances.documents.arrangement import AntiAffinity, GpuLinkRequest
 from placewright.instances.documents.base import (
     MAX_AMOUNT,
     Amount,
@@ -18,14 +20,21 @@ from placewright.instances.documents.base import (
     Name,
     PriorityNumber,
 )
-from placewright.instances.documents.deadline import Deadline
+from placewright.instances.documents.deadline import Deadline, Due
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.geo import MAX_REGIONS, Read
 from placewright.instances.documents.option import Option
-from placewright.instances.documents.plan import Task
+from placewright.instances.documents.plan import Decision, Task
 from placewright.instances.documents.profile import Profile
+from placewright.instances.documents.quantities import read_amount, write_amount
 from placewright.instances.documents.sensitivity import derive_options
+from placewright.instances.errors import InvalidInputError, Path
+from placewright.topology.gpu_links import LinkKind
+from placewright.topology.units import WHOLE_GPU
 
 MAX_CAPS = 64
+Values = Mapping[str, Any]
+"""A document as plain values, as a file has them."""
 
 
 class Running(Document):
@@ -54,6 +63,28 @@ class Running(Document):
         """
         saved = self.started if self.checkpoint is None else self.checkpoint
         return 0 if saved is None else now - saved
+
+
+class JobFields(TypedDict, total=False):
+    """Fields of a job, as arguments of `Job`, but for those that are written out there."""
+
+    tenant: str | None
+    caps: Sequence[str]
+    priority: int
+    preempts: Sequence[str] | None
+    weight: int
+    running: Running | Values | None
+    opportunistic: bool
+    anti_affinity: AntiAffinity | Values | None
+    profile: Profile | Values | None
+    deadline: Deadline | Values | None
+    reads: Sequence[Read | Values]
+    regions: Sequence[str] | None
+    submitted: int | None
+    expected_runtime_s: int | None
+    not_before: int | None
+    held: bool
+    annotations: Mapping[str, str]
 
 
 class Job(Document):
@@ -93,6 +124,91 @@ class Job(Document):
     held: Flag = False
     annotations: Annotations = Field(default_factory=dict)
 
+    def __init__(
+        self,
+        name: str,
+        *,
+        gpus: float | str | None = None,
+        tasks: int = 1,
+        gpu_models: str | Sequence[str] | None = None,
+        cpu: float | str | None = None,
+        memory: str | None = None,
+        within: str | None = None,
+        prefer: str | Sequence[str] | None = None,
+        gpu_links: LinkKind | GpuLinkRequest | Values | None = None,
+        options: Sequence[Option | Values] | None = None,
+        **fields: Unpack[JobFields],
+    ) -> None:
+        """Make a job of equal tasks, or of `options`.
+
+        What a job asks for is said once, for all of it: `gpus`, `cpu` and `memory` are divided over
+        its tasks. A job of several sizes, of unlike tasks or with more to ask for has `options`
+        instead. Files have options only.
+
+        Parameters
+        ----------
+        name
+            By which plans and changes speak of it.
+        gpus
+            GPUs of the whole job: 16 with 2 tasks are 8 for each. A job of one task may ask for a
+            share of one GPU, 0.25 or "250m"; all others get whole GPUs, each task as many.
+        tasks
+            How many there are. The GPUs of a task are on one host; all tasks start together.
+        gpu_models
+            The GPU model, or those that will do; None: any.
+        cpu
+            Cores of the whole job, 96 or "1500m"; None: none.
+        memory
+            Host memory of the whole job, with its unit: "512Gi"; None: none.
+        within
+            The level of which one domain has to hold all tasks: "rack", "host"; None: any place.
+        prefer
+            The level, or levels, of which as few domains as possible should be used: what the term
+            `spread` counts. None: each level that has a weight there.
+        gpu_links
+            What joins the GPUs of each task to each other: the worst kind of link that will do,
+            "nvlink", or a `GpuLinkRequest`.
+        options
+            One or more ways to run the job, of which it gets one.
+        **fields
+            All other fields of the document, as named there: `tenant`, `priority`, `weight` ...
+
+        Raises
+        ------
+        InvalidInputError
+            It names the argument, its value and what was expected.
+
+        Examples
+        --------
+        >>> job = Job("train", gpus=16, tasks=2, within="rack")
+        >>> [(group.count, group.gpu) for group in job.options[0].groups]  # milli-GPU
+        [(2, 8000)]
+        """
+        asked = {
+            "count": tasks if tasks != 1 else None,
+            "gpu": gpus,
+            "cpu": cpu,
+            "memory": memory,
+            "gpu_models": _several(gpu_models),
+            "required": within,
+            "preferred": _several(prefer),
+            "gpu_links": {"required": gpu_links} if isinstance(gpu_links, str) else gpu_links,
+        }
+        group = {field: value for field, value in asked.items() if value is not None}
+        _check_arguments(group, fields, options)
+        values: dict[str, Any] = {"name": name, "options": options, **fields}
+        if options is None:
+            divided = {field: _of_a_task(field, value, tasks) for field, value in group.items()}
+            values["options"] = [{"groups": [divided]}]
+        try:
+            BaseModel.__init__(self, **values)
+        except ValidationError as error:
+            refused = invalid_input(error, Job, values)
+            raise (refused if options is not None else refused.moved(_argument)) from None
+
+    # Documents are read without it, so that they have no arguments such as `gpus`.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     @model_validator(mode="before")
     @classmethod
     def _write_out_options(cls, raw: Any) -> Any:
@@ -109,6 +225,28 @@ class Job(Document):
             return raw
         return {**raw, "profile": profile, "options": derive_options(first, profile.sensitivity)}
 
+    def with_promise(self, promise: Due | None) -> Self:
+        """Return the job with what it is promised, None for no promise."""
+        deadline = self.deadline
+        if deadline is None or deadline.promise == promise:
+            return self
+        update = {"deadline": deadline.model_copy(update={"promise": promise})}
+        return self.model_copy(update=update)
+
+    def placed(self, decision: Decision) -> Self:
+        """Return the job as it is where a plan has been carried out: it runs there, or is pending.
+
+        A job that ran already keeps its times and costs; those of any other are not known.
+        """
+        known, place = self.running, {"option": decision.option, "tasks": decision.tasks}
+        if decision.option is None:
+            known = None
+        elif known is None:
+            known = Running.model_validate(place)
+        else:
+            known = known.model_copy(update=place)
+        return self.model_copy(update={"running": known})
+
     def value_of(self, option: int) -> int:
         """Value of an option: its own, or GPUs asked (milli-GPU) times weight."""
         chosen = self.options[option]
@@ -121,3 +259,57 @@ def _sensitive(raw: dict[str, Any]) -> bool:
     if isinstance(profile, dict):
         return profile.get("sensitivity") is not None
     return isinstance(profile, Profile)
+
+
+# Arguments of `Job`: the fields of a task group that they become.
+_NAMES = {"gpu": "gpus", "count": "tasks", "required": "within", "preferred": "prefer"}
+_DIVIDED = {"gpu": "whole GPUs", "cpu": "whole thousandths of a core", "memory": "whole MiB"}
+"""What is divided over the tasks, and what each has to get."""
+
+_BEFORE_GROUP = 4
+"""Parts of a path that lead to the one task group: options[0].groups[0]."""
+
+
+def _several(names: str | Sequence[str] | None) -> Sequence[str] | None:
+    return (names,) if isinstance(names, str) else names
+
+
+def _argument(path: Path) -> Path:
+    """Return the argument of `Job` that a path leads to: of a field of its task group, or as is."""
+    if len(path) <= _BEFORE_GROUP or path[0] != "options":
+        return path
+    field = str(path[_BEFORE_GROUP])
+    return _NAMES.get(field, field), *path[_BEFORE_GROUP + 1 :]
+
+
+def _check_arguments(group: Values, fields: Values, options: object) -> None:
+    """Refuse unknown arguments, what is given beside options, and neither GPUs nor options."""
+    for name in fields:
+        if name not in JobFields.__annotations__:
+            known = sorted({*signature(Job).parameters} - {"name"})
+            raise InvalidInputError(
+                f"unknown argument; expected one of {', '.join(known)}",
+                (name,),
+                fields[name],
+                unknown=(name, known),
+            )
+    if options is None and "gpu" not in group:
+        raise InvalidInputError("missing; expected GPUs of the whole job, or options", ("gpus",))
+    for field, value in group.items() if options is not None else ():
+        raise InvalidInputError(
+            "given beside options; expected one of the two", (_NAMES.get(field, field),), value
+        )
+
+
+def _of_a_task(field: str, value: Any, tasks: Any) -> Any:
+    """Return what each task gets of an argument: a part of what is divided, all of the rest."""
+    if field not in _DIVIDED or not isinstance(tasks, int) or tasks <= 1:
+        return value
+    try:
+        part, rest = divmod(read_amount(field, value), tasks)
+    except ValueError as error:
+        raise InvalidInputError(str(error), (_NAMES.get(field, field),), value) from None
+    if rest or (field == "gpu" and part % WHOLE_GPU):
+        problem = f"divided over {tasks} tasks; expected {_DIVIDED[field]} for each"
+        raise InvalidInputError(problem, (_NAMES.get(field, field),), value)
+    return write_amount(field, part)

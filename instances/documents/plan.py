@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import (
     AfterValidator,
@@ -285,6 +285,14 @@ class Certificate(Document):
         return {name: value for name, value in raw.items() if name != "sums"}
 
 
+class Named(Protocol):
+    """What has a name, as a job has."""
+
+    @property
+    def name(self) -> str:
+        """By which plans speak of it."""
+
+
 class Plan(Document):
     """A plan for one round. `round` is the sha256 of the canonical Round it was made for."""
 
@@ -301,6 +309,39 @@ class Plan(Document):
             if decision.job == job:
                 return decision
         raise KeyError(job)
+
+    def placement(self, job: str | Named) -> tuple[Task, ...]:
+        """Return the places that a job has once the plan is carried out: a `Task` for each task.
+
+        Parameters
+        ----------
+        job
+            Its name, or the job itself.
+
+        Returns
+        -------
+        tuple of Task
+            Each with `host` and `gpus`, the indices of its GPUs on that host. Empty for a job that
+            waits or is preempted.
+
+        Raises
+        ------
+        KeyError
+            If nothing is decided about the job.
+        """
+        return self[job if isinstance(job, str) else job.name].tasks
+
+    def assignment(self) -> dict[str, list[tuple[str, int]]]:
+        """Return the GPUs of each job that runs once the plan is carried out, as (host, index).
+
+        In the order of its tasks. A GPU that jobs share is listed for each of them; a job that runs
+        without GPUs has none.
+        """
+        return {
+            decision.job: [(task.host, gpu) for task in decision.tasks for gpu in task.gpus]
+            for decision in self.decisions
+            if decision.tasks
+        }
 
     def completed(self, names: Iterable[str]) -> Self:
         """Return the plan with the decisions of these jobs, in their order: who has none waits."""

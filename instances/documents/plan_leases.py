@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -58,3 +59,13 @@ class LeaseSection(Document):
     jobs: Many[Promised]
     broken: Many[Broken]
     refused: Many[Refused]
+
+
+def promises_in(sections: Iterable[Mapping[str, Any]]) -> dict[str, Due]:
+    """Return what the sections of a valid plan promise each job, by name."""
+    return {
+        entry["job"]: Due.model_validate(entry["promise"])
+        for section in sections
+        if section["kind"] == "leases"
+        for entry in section["jobs"]
+    }

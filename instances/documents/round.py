@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.base import (
@@ -19,14 +19,18 @@ from placewright.instances.documents.base import (
     Name,
 )
 from placewright.instances.documents.caps import Cap, Measure
-from placewright.instances.documents.cells import Binding
+from placewright.instances.documents.cells import Binding, bindings_in
 from placewright.instances.documents.cluster import ClusterDocument, HostName
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.geo import Geo
-from placewright.instances.documents.job import Job
+from placewright.instances.documents.job import Job, Values
 from placewright.instances.documents.leases import Leases, Outage
+from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan_leases import promises_in
 from placewright.instances.documents.policy import DEFAULT_SPREAD_WEIGHTS, Policy, Tenant
 from placewright.instances.documents.sections import refuse_unused_sections
 from placewright.instances.documents.sharing import Sharing
+from placewright.instances.errors import InvalidInputError
 
 MAX_HOST_SETS = 10_000
 
@@ -46,6 +50,22 @@ class RoundLimits(Document):
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     deterministic: Flag = False
     memory_mib: Annotated[int, Field(strict=True, ge=64, le=MAX_AMOUNT)] | None = None
+
+
+class RoundFields(TypedDict, total=False):
+    """Fields of a round, as arguments of `Round.of`, but for those that are written out there."""
+
+    name: str
+    host_sets: Mapping[str, Sequence[str]]
+    caps: Mapping[str, Cap | Values]
+    reservations: Sequence[Reservation | Values]
+    maintenance: Sequence[Outage | Values]
+    bindings: Sequence[Binding | Values]
+    sharing: Sharing | Values
+    leases: Leases | Values
+    geo: Geo | Values
+    limits: RoundLimits | Values
+    annotations: Mapping[str, str]
 
 
 class Round(Document):
@@ -89,6 +109,81 @@ class Round(Document):
     @classmethod
     def _sections(cls, raw: Any) -> Any:
         return refuse_unused_sections(raw)
+
+    @classmethod
+    def of(
+        cls,
+        cluster: ClusterDocument | Values,
+        *,
+        jobs: Iterable[Job | Values] = (),
+        running: Plan | None = None,
+        policy: Policy | Values | None = None,
+        tenants: Iterable[Tenant | Values] = (),
+        now: int = 0,
+        **fields: Unpack[RoundFields],
+    ) -> Self:
+        """Make a round: a cluster, and the jobs that there are now.
+
+        What names of hosts, levels and tenants refer to is checked when the round is used.
+
+        Parameters
+        ----------
+        cluster
+            Where the jobs may run.
+        jobs
+            All jobs, pending and running, by descending rank where nothing else tells them apart.
+        running
+            The plan of an earlier round, which has been carried out: those of the jobs to which it
+            gives a place run there, those that it preempts or lets wait are pending. Jobs of the
+            plan that are not among `jobs` have ended. Without it those jobs run that say so
+            themselves. When jobs started is not known of a plan: an `Engine` keeps that, too.
+        policy
+            What is decided, and by which terms; None: who starts, in order of value.
+        tenants
+            Owners of jobs, with their quotas.
+        now
+            Seconds on any clock that all times of jobs are on, too.
+        **fields
+            All other fields of the document, as named there: `caps`, `reservations`, `limits` ...
+
+        Raises
+        ------
+        InvalidInputError
+            It names the argument, its value and what was expected.
+        """
+        values = {
+            "cluster": cluster,
+            "jobs": jobs,
+            "tenants": tenants,
+            "now": now,
+            **({} if policy is None else {"policy": policy}),
+            **fields,
+        }
+        try:
+            round_ = cls.model_validate(values)
+        except ValidationError as error:
+            raise invalid_input(error, cls, values) from None
+        return round_ if running is None else round_._under(running)
+
+    def _under(self, plan: Plan) -> Self:
+        """Return the round with its jobs where a plan of an earlier one has them."""
+        if not isinstance(plan, Plan):
+            raise InvalidInputError("expected the Plan of an earlier round", ("running",), plan)
+        if any(section["kind"] in ("replicas", "flows") for section in plan.sections):
+            raise InvalidInputError(
+                "orders copies of data; expected an Engine, which knows how far they are",
+                ("running",),
+            )
+        decided = {decision.job: decision for decision in plan.decisions}
+        jobs = [job.placed(decided[job.name]) if job.name in decided else job for job in self.jobs]
+        if "leases" in self.policy.spec.sections:
+            promised = promises_in(plan.sections)
+            jobs = [
+                job.with_promise(promised.get(job.name)) if job.name in decided else job
+                for job in jobs
+            ]
+        bindings = self.bindings or bindings_in(plan.sections)
+        return self.model_copy(update={"jobs": tuple(jobs), "bindings": bindings})
 
     @property
     def invalid(self) -> Mapping[str, str]:

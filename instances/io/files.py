@@ -20,13 +20,14 @@ from placewright.instances.checks.round import check_cluster, checked, with_inva
 from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.edits import Edits
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, merged
 from placewright.instances.errors import Path as DocumentPath
 from placewright.instances.io import streams, yaml_json
 from placewright.instances.io.shared_options import with_shared_options
-from placewright.instances.io.validation_messages import invalid_input, lines_of, reference_errors
+from placewright.instances.io.validation_messages import lines_of, reference_errors
 
 # Folders of files to read.
 

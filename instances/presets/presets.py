@@ -13,13 +13,13 @@ from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.names import check_known
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Freeing, TermName
 from placewright.instances.documents.quantities import memory_text, whole_units
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.policies import GANG, Priority
 from placewright.topology.units import HOST_LEVEL
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from placewright.instances.documents.base import Document
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Path, value_text
-from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.policies import POLICIES, PolicyRegistry
 from placewright.instances.verify.reading import ClassTerm, Reading
 from placewright.instances.verify.result import Finding, Rule

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from placewright.instances.converters.kubernetes.eligibility import requests
 from placewright.instances.converters.kubernetes.groups import gang_of, title_of
 from placewright.instances.converters.kubernetes.records import Pod
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.source_keys import WAITING_PART
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.io.validation_messages import invalid_input
 from placewright.live.serve.lane import JobPlaces, TaskPlace
 from placewright.topology.units import WHOLE_GPU
 

@@ -25,6 +25,7 @@ from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.names import check_known
 from placewright.instances.derived.source_words import jobs_called, left_out_called
 from placewright.instances.documents.base import Document
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -39,7 +40,6 @@ from placewright.instances.io.files import (
     parse_round,
     text_of,
 )
-from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.io.yaml_json import parse_json
 from placewright.instances.verify import Verification, unverified, verify
 from placewright.live.serve.lane import (

@@ -19,13 +19,13 @@ from placewright.instances.documents.deadline import UNIT, Deadline, Due
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Plan, Task
+from placewright.instances.documents.plan_leases import promises_in
 from placewright.instances.documents.round import Round
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND, Trace
 from placewright.rounds.engine import Engine
 from placewright.rounds.replay.book import HostLedger, Place
 from placewright.rounds.replay.loop import Decider, Loop, Trigger
 from placewright.rounds.settings import InternalError, Isolation
-from placewright.rounds.state.admission import promises_in
 from placewright.rounds.state.changes import Changes
 from placewright.topology.units import WHOLE_GPU
 

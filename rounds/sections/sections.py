@@ -26,7 +26,6 @@ from placewright.instances.derived.cell_trees import (
     owned_cells,
 )
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.cells import Binding
 from placewright.instances.documents.plan import Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.decisions import Why
@@ -172,16 +171,6 @@ def cell_section(
             }
         )
     return {"kind": "cells", "bindings": bindings}
-
-
-def bindings_of(sections: Sequence[Mapping[str, Any]]) -> tuple[Binding, ...]:
-    """Return the bindings that a plan's sections have, for the next round."""
-    return tuple(
-        Binding(tenant=one["tenant"], cell=one["cell"], domain=one["domain"])
-        for section in sections
-        if section["kind"] == "cells"
-        for one in section["bindings"]
-    )
 
 
 BoundCells = Sequence[tuple[int, int, str, str, tuple[str, ...]]]

@@ -18,6 +18,7 @@ from placewright.formulations.deadline.problem.problem import NONE, Schedule, in
 from placewright.formulations.deadline.run import Arrival, admit_arrival, admit_earliest
 from placewright.instances.documents.deadline import Due
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan_leases import promises_in
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 
@@ -29,24 +30,7 @@ def jobs_with_promises(round_: Round, sections: Iterable[Mapping[str, Any]]) -> 
     if "leases" not in round_.policy.spec.sections:
         return round_.jobs
     given = promises_in(sections)
-    return tuple(_promised(job, given.get(job.name)) for job in round_.jobs)
-
-
-def promises_in(sections: Iterable[Mapping[str, Any]]) -> dict[str, Due]:
-    """Return what the sections of a valid plan promise each job, by name."""
-    return {
-        entry["job"]: Due.model_validate(entry["promise"])
-        for section in sections
-        if section["kind"] == KIND
-        for entry in section["jobs"]
-    }
-
-
-def _promised(job: Job, promise: Due | None) -> Job:
-    deadline = job.deadline
-    if deadline is None or deadline.promise == promise:
-        return job
-    return job.model_copy(update={"deadline": deadline.model_copy(update={"promise": promise})})
+    return tuple(job.with_promise(given.get(job.name)) for job in round_.jobs)
 
 
 MOST_NAMED = 5

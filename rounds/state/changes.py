@@ -27,7 +27,9 @@ from placewright.instances.derived.leases import jobs_after_work
 from placewright.instances.derived.names import check_known, check_unique
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap
+from placewright.instances.documents.cells import bindings_in
 from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.geo import Copying, Dataset, Geo, Region, WanLink
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.leases import Outage
@@ -38,9 +40,7 @@ from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import ENTRY, InvalidInputError, Path
-from placewright.instances.io.validation_messages import invalid_input
 from placewright.instances.presets.presets import with_health
-from placewright.rounds.sections.sections import bindings_of
 from placewright.rounds.state.admission import jobs_with_promises
 
 
@@ -320,7 +320,7 @@ def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round
         else:
             continue
         jobs[index] = jobs[index].model_copy(update={"running": running})
-    bindings, geo = bindings_of(plan.sections), geo_after_plan(round_, plan.sections)
+    bindings, geo = bindings_in(plan.sections), geo_after_plan(round_, plan.sections)
     return round_.model_copy(update={"jobs": tuple(jobs), "bindings": bindings, "geo": geo})
 
 

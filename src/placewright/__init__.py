@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from placewright.explain.whatif import WhatIf, whatif
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.documents.edits import Edits
+    from placewright.instances.documents.job import Job
     from placewright.instances.documents.plan import Plan
+    from placewright.instances.documents.policy import Policy, Tenant
     from placewright.instances.documents.round import Round
     from placewright.instances.edits.apply import apply_edits
     from placewright.instances.errors import InvalidInputError
@@ -52,9 +54,12 @@ __all__ = [
     "Engine",
     "Explanation",
     "InvalidInputError",
+    "Job",
     "Plan",
+    "Policy",
     "Protection",
     "Round",
+    "Tenant",
     "Verification",
     "WhatIf",
     "__version__",
@@ -88,9 +93,12 @@ _HOMES = {
     "Engine": "placewright.rounds",
     "Explanation": "placewright.explain.explanation",
     "InvalidInputError": "placewright.instances.errors",
+    "Job": "placewright.instances.documents.job",
     "Plan": "placewright.instances.documents.plan",
+    "Policy": "placewright.instances.documents.policy",
     "Protection": "placewright.rounds.protection",
     "Round": "placewright.instances.documents.round",
+    "Tenant": "placewright.instances.documents.policy",
     "Verification": "placewright.instances.verify",
     "WhatIf": "placewright.explain.whatif",
     "apply_edits": "placewright.instances.edits.apply",

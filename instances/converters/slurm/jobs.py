@@ -107,7 +107,7 @@ class Context:
         return {known[name].qos for name in job.partition if name in known}
 
 
-def common_fields(job: SlurmJob, context: Context) -> dict[str, object]:
+def common_fields(job: SlurmJob, context: Context) -> dict[str, Any]:
     """Return the fields of a job that do not depend on whether it runs."""
     minutes = job.time_limit
     return {

@@ -13,13 +13,13 @@ from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.derived.names import AllowedHosts
 from placewright.instances.documents.base import NAME
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import MAX_HOST_SETS, Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_values
-from placewright.instances.io.validation_messages import invalid_input
 
 _M = TypeVar("_M", bound=BaseModel)
 
