@@ -29,7 +29,7 @@ from placewright.explain.situations import Situations
 from placewright.instances.checks.round import checked
 from placewright.instances.derived.source_words import check_in_round
 from placewright.instances.documents.job import Job
-from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan import Named, Plan, name_of
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import LEAVES, WAITING_PART
 from placewright.instances.errors import InvalidInputError
@@ -49,7 +49,7 @@ _COSTS = {Verdict.NOT_NOW, Verdict.OTHERS_INSTEAD, Verdict.COULD_START}
 def explain_job(
     round_: Round,
     plan: Plan | None,
-    job: str,
+    job: str | Named,
     *,
     corrections: int = 0,
     costs: Mapping[str, Cost] = COSTS,
@@ -64,7 +64,7 @@ def explain_job(
     plan
         A plan of the round that `verify` accepts, whoever made it; None: the round as it is.
     job
-        Name of a job that waits, in the round or in its source; of several it is the first.
+        A job that waits, or its name, in the round or in its source; of several it is the first.
     corrections
         How many corrections are looked for, of each list.
     costs
@@ -82,7 +82,7 @@ def explain_job(
         If the plan breaks a rule.
     """
     round_ = checked(round_)
-    job = waiting_job(round_, plan, job)
+    job = waiting_job(round_, plan, name_of(job))
     situations = Situations.checked(round_, plan)
     with SolvingOracle.opened(round_, **search) as solving:
         oracle = ArrayOracle(solving)

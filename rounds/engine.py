@@ -15,6 +15,7 @@ from placewright.instances.checks.round import checked, hosts_by_name
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.rounds.backfill.queue import reservations_of
 from placewright.rounds.deciders.base import Memory
 from placewright.rounds.regions.executors import check_executor
@@ -139,6 +140,8 @@ class Engine:
             return self._round(changes)
 
     def _round(self, changes: Changes | None) -> Plan:
+        if not isinstance(changes, Changes | None):
+            raise InvalidInputError("expected Changes", ("changes",), changes)
         coming = self.state if changes is None else apply_changes(self.state, changes, self._hosts)
         round_ = self._orders.residual_round(coming)
         if self._solver is None:
@@ -192,6 +195,8 @@ class Engine:
         >>> answer.promise.at if answer.promise else answer.finish  # doctest: +SKIP
         86400
         """
+        if not isinstance(job, Job):
+            raise InvalidInputError("expected a Job", ("job",), job)
         with self._alone():
             return self._admit(job)
 

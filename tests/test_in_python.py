@@ -22,7 +22,9 @@ from placewright import (
     Policy,
     Round,
     Tenant,
+    explain_job,
     load_round,
+    minimal_victims,
     solve_round,
     verify,
 )
@@ -250,6 +252,40 @@ def test_an_engine_and_changes_take_the_same_objects():
         third = engine.round(Changes(removed=["train"], added=[Job("last", gpus=16, tasks=2)]))
         assert first.assignment().keys() == {"train"}
         assert third.assignment().keys() == {"more", "last"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"added": ["x"]}, r"added\[0\]: 'x': expected a Job"),
+        ({"added": TRAIN}, "added: Job.*: expected a list, of which each is a Job"),
+        ({"removed": "train"}, "removed: 'train': expected a list, of which each is a name"),
+        ({"removed": [TRAIN]}, r"removed\[0\]: Job.*: expected a name"),
+        ({"added": None}, "added: None: expected a list, of which each is a Job"),
+        ({"health": {"r0-0": "no"}}, "health.r0-0: 'no': expected true or false"),
+        ({"quotas": {"x": 5}}, "quotas.x: 5: expected a mapping"),
+        ({"maintenance": ["r0-0"]}, r"maintenance\[0\]: 'r0-0': expected an Outage"),
+        ({"now": "x"}, "now: 'x': expected an integer"),
+    ],
+)  # fmt: skip
+def test_changes_of_another_type_are_refused_by_name(changes, words):
+    with pytest.raises(InvalidInputError, match=f"^{words}"):
+        Changes(**changes)
+
+
+def test_what_is_no_job_no_plan_and_no_changes_is_refused():
+    round_: Any = Round.of(CLUSTER, jobs=[TRAIN])
+    wrong: Any = "x"
+    with Engine(round_, time_limit=0, isolation="none") as engine:
+        with pytest.raises(InvalidInputError, match="changes: 'x': expected Changes"):
+            engine.round(wrong)
+        with pytest.raises(InvalidInputError, match="job: 'x': expected a Job"):
+            engine.admit(wrong)
+    with pytest.raises(InvalidInputError, match="plan: 'x': expected a Plan"):
+        verify(round_, wrong)
+    by_name, by_job = (explain_job(round_, None, job).verdict for job in ("train", TRAIN))
+    assert by_name == by_job
+    assert minimal_victims(round_, TRAIN) == minimal_victims(round_, "train")
 
 
 GOOD = """

@@ -293,6 +293,11 @@ class Named(Protocol):
         """By which plans speak of it."""
 
 
+def name_of(job: str | Named) -> str:
+    """Return the name of a job of which the name or the job itself is given."""
+    return job if isinstance(job, str) else job.name
+
+
 class Plan(Document):
     """A plan for one round. `round` is the sha256 of the canonical Round it was made for."""
 
@@ -329,7 +334,7 @@ class Plan(Document):
         KeyError
             If nothing is decided about the job.
         """
-        return self[job if isinstance(job, str) else job.name].tasks
+        return self[name_of(job)].tasks
 
     def assignment(self) -> dict[str, list[tuple[str, int]]]:
         """Return the GPUs of each job that runs once the plan is carried out, as (host, index).

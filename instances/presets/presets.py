@@ -16,6 +16,7 @@ from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
+from placewright.instances.documents.plan import Named, name_of
 from placewright.instances.documents.policy import Freeing, TermName
 from placewright.instances.documents.quantities import memory_text, whole_units
 from placewright.instances.documents.round import Round
@@ -135,7 +136,7 @@ def defragment(round: Round, level: str, gpu_worth_s: int) -> Round:  # noqa: A0
     return with_policy(alone, ("freed", "spread"), freeing=freeing)
 
 
-def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
+def minimal_victims(round: Round, job: str | Named) -> Round:  # noqa: A002
     """Start one pending job with the cheapest moves and preemptions that let it start.
 
     The terms become `value`, `disruption`, `spread`. Other pending jobs are left out, and running
@@ -147,8 +148,8 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
     round
         The round as it is.
     job
-        Name of the pending job. Of its options, one of the highest value that can start is taken,
-        whatever it displaces.
+        The pending job, or its name. Of its options, one of the highest value that can start is
+        taken, whatever it displaces.
 
     Raises
     ------
@@ -157,6 +158,7 @@ def minimal_victims(round: Round, job: str) -> Round:  # noqa: A002
     """
     round = checked(round)  # noqa: A001
     jobs = {one.name: one for one in round.jobs}
+    job = name_of(job)
     check_known(job, jobs, "job", ("job",))
     wanted = jobs[job]
     if wanted.running is not None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.verify import certificate
 from placewright.instances.verify.policies import RULES, policy_rules
 from placewright.instances.verify.reading import (
@@ -98,13 +99,15 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
     Raises
     ------
     InvalidInputError
-        If the round makes no sense.
+        If the round makes no sense, or the plan is none.
 
     Notes
     -----
     Time and memory grow with jobs, tasks and hosts, not with GPUs.
     """
     round = checked(round)  # noqa: A001
+    if not isinstance(plan, Plan):
+        raise InvalidInputError("expected a Plan", ("plan",), plan)
     policy = RULES[round.policy.formulation]
     reading = policy.read(read(round, _with_waiting(round, plan)))
     terms: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -234,6 +234,48 @@ def _peak(flows: Sequence[Flow], now: int) -> int:
     return most
 
 
+_TYPES: Mapping[str, tuple[type, str]] = {
+    "removed": (str, "a name"),
+    "updated": (Job, "a Job"),
+    "added": (Job, "a Job"),
+    "order": (str, "a name"),
+    "health": (bool, "true or false"),
+    "quotas": (Mapping, "a mapping"),
+    "caps": (Mapping, "a mapping"),
+    "pools": (Pool, "a Pool"),
+    "reservations": (Reservation, "a Reservation"),
+    "maintenance": (Outage, "an Outage"),
+    "outages": (Outage, "an Outage"),
+    "datasets": (Dataset, "a Dataset"),
+    "links": (WanLink, "a WanLink"),
+    "regions": (Region, "a Region"),
+    "copying": (Copying, "a Copying"),
+}
+"""Of the entries of `Changes`."""
+
+
+def _check_type(name: str, given: Any) -> None:
+    """Refuse what is not of the type of a field of `Changes`, or has an entry that is not."""
+    if name not in _TYPES:
+        if not isinstance(given, int):
+            raise InvalidInputError("expected an integer", (name,), given)
+        return
+    kind, expected = _TYPES[name]
+    entries: Iterable[tuple[str | int, object]]
+    if name in ("health", "quotas", "caps"):
+        if not isinstance(given, Mapping):
+            raise InvalidInputError("expected a mapping by name", (name,), given)
+        entries = given.items()
+    else:
+        if isinstance(given, str) or not isinstance(given, Collection):
+            problem = f"expected a list, of which each is {expected}"
+            raise InvalidInputError(problem, (name,), given)
+        entries = enumerate(given)
+    for key, entry in entries:
+        if not isinstance(entry, kind):
+            raise InvalidInputError(f"expected {expected}", (name, key), entry)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What happened between two rounds.
@@ -273,6 +315,11 @@ class Changes:
         The time of the next round, no earlier than the last one; None leaves it. Jobs with a
         deadline that run have done work by then, at the pace of their option; those that did more
         or less are `updated`, and those that are done are `removed`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a field is of another type: with its name, its value and what was expected.
     """
 
     removed: Collection[str] = ()
@@ -291,6 +338,12 @@ class Changes:
     regions: Sequence[Region] = ()
     copying: Sequence[Copying] | None = None
     now: int | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            given = getattr(self, one.name)
+            if given is not None or one.default is not None:
+                _check_type(one.name, given)
 
 
 def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round:
