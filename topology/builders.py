@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from placewright.topology.catalogue import CATALOGUE, HostModel, Link
 from placewright.topology.cluster import Cluster
+from placewright.topology.mig import product_of
 
 TREE_LINKS: Mapping[str, Link] = MappingProxyType(
     {
@@ -136,4 +137,6 @@ def _named(
         host_model=model_of,
         links=links,
         wan=dict.fromkeys(combinations(names[0], 2), wan),
+        gpu_memory=np.array([m.gpu_memory_mib for m in models])[model_of],
+        product=np.array([product_of(m.gpu_model, m.gpu_memory_mib) for m in models])[model_of],
     )

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from placewright.topology.gpu_links import LINK_KINDS, GpuLinks, LinkKind
+from placewright.topology.mig import NO_MIG, memory_in_name, product_of
 
 # Network links and the arithmetic that turns published figures into them.
 #
@@ -179,7 +181,8 @@ CATALOGUE: Mapping[str, HostModel] = MappingProxyType({model.name: model for mod
 """Host models by name."""
 
 
-def _matrix(model: HostModel) -> GpuLinks:
+@cache
+def model_links(model: HostModel) -> GpuLinks:
     """Return the link matrix of a host model: what one GPU can send another, and a NIC a GPU."""
     gpus = range(model.gpus)
     kind: LinkKind = "pcie" if model.intra == "pcie" else "nvlink"
@@ -205,5 +208,50 @@ def _matrix(model: HostModel) -> GpuLinks:
     )
 
 
-LINK_MATRICES: Mapping[str, GpuLinks] = MappingProxyType({m.name: _matrix(m) for m in _MODELS})
+LINK_MATRICES: Mapping[str, GpuLinks] = MappingProxyType({m.name: model_links(m) for m in _MODELS})
 """Link matrices of the host models, by their names."""
+
+
+class HostHardware(NamedTuple):
+    """What one host has.
+
+    `gpu_model` and `gpu_memory` (MiB) are None where they are unknown or there are no GPUs, `cpu`
+    is millicores, `memory` MiB, `product` an index in `mig.PRODUCTS`, or `NO_MIG`.
+    """
+
+    gpus: int
+    gpu_model: str | None
+    gpu_memory: int | None
+    cpu: int
+    memory: int
+    product: int
+
+
+def host_hardware(
+    model: str | None,
+    gpus: int | None,
+    gpu_model: str | None,
+    gpu_memory: int | None,
+    cpu: int | None,
+    memory: int | None,
+    mig: bool,
+) -> HostHardware:
+    """Return what a host has of which these are given; what is None is its model's, or 0.
+
+    Memory of a GPU that is not given is what the name of the GPU tells, or the host model. Raises
+    KeyError if the host model is not in the catalogue.
+    """
+    known = CATALOGUE[model] if model is not None else None
+    if known is not None:
+        gpus = known.gpus if gpus is None else gpus
+        gpu_model = known.gpu_model if gpu_model is None else gpu_model
+        cpu = known.cpu_milli if cpu is None else cpu
+        memory = known.memory_mib if memory is None else memory
+    if not gpus or gpu_model is None:
+        return HostHardware(gpus or 0, None, None, cpu or 0, memory or 0, NO_MIG)
+    if gpu_memory is None:
+        gpu_memory = memory_in_name(gpu_model)
+        if gpu_memory is None and known is not None and gpu_model == known.gpu_model:
+            gpu_memory = known.gpu_memory_mib
+    product = product_of(gpu_model, gpu_memory) if mig else NO_MIG
+    return HostHardware(gpus, gpu_model, gpu_memory, cpu or 0, memory or 0, product)

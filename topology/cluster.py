@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placewright.topology.catalogue import CATALOGUE, HostModel, Link
-from placewright.topology.gpu_links import GpuLinks
-from placewright.topology.mig import PRODUCTS
-from placewright.topology.units import WHOLE_GPU
+from placewright.topology.catalogue import CATALOGUE, LINK_MATRICES, HostModel, Link, model_links
+from placewright.topology.gpu_links import GpuLinks, words_of_links
+from placewright.topology.graph import (
+    Detail,
+    GraphCluster,
+    GraphError,
+    GraphHost,
+    Node,
+    draw_graph,
+    hardware_of,
+)
+from placewright.topology.graph_reader import read_graph
+from placewright.topology.mig import NO_MIG, PRODUCTS, product_of
+from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 # The static part of a cluster: containment, capacity and links as read-only arrays.
@@ -59,7 +72,8 @@ class Cluster:
     gpu_links : tuple of GpuLinks
         The link matrices that occur.
     gpu_links_of : int32 array (hosts,), optional
-        Index in `gpu_links` of each host; -1, the default, where nothing is known of its links.
+        Index in `gpu_links` of each host, -1 where nothing is known of its links. By default links
+        are those of the host models.
 
     Attributes
     ----------
@@ -171,13 +185,9 @@ class Cluster:
         product = _indices(
             "product", self.product if len(self.product) else unknown - 1, hosts, -1, len(PRODUCTS)
         )
-        links_of = _indices(
-            "gpu_links_of",
-            self.gpu_links_of if len(self.gpu_links_of) else unknown - 1,
-            hosts,
-            -1,
-            len(self.gpu_links),
-        )
+        if not len(self.gpu_links_of):
+            self._link_by_model(gpu_count, host_model)
+        links_of = _indices("gpu_links_of", self.gpu_links_of, hosts, -1, len(self.gpu_links))
         for index, links in enumerate(self.gpu_links):
             odd = np.flatnonzero((links_of == index) & (gpu_count != links.gpus))
             if odd.size:
@@ -197,6 +207,18 @@ class Cluster:
         self._set("product", product)
         self._set("gpu_links_of", links_of)
 
+    def _link_by_model(self, gpu_count: NDArray[np.int32], host_model: NDArray[np.int32]) -> None:
+        """Give hosts the links that their models have."""
+        number: dict[tuple[int, int], int] = {}
+        pairs = zip(host_model.tolist(), gpu_count.tolist(), strict=True)
+        links_of = [
+            number.setdefault(pair, len(number)) if pair[0] >= 0 and pair[1] else -1
+            for pair in pairs
+        ]
+        links = tuple(model_links(self.host_models[m]).first(gpus) for m, gpus in number)
+        self._set("gpu_links", links)
+        self._set("gpu_links_of", np.array(links_of, dtype=np.int32))
+
     def _check_links(self) -> None:
         self._set("links", dict(self.links))
         self._set("wan", dict(self.wan))
@@ -215,6 +237,61 @@ class Cluster:
                     f"WAN link {(a, b)} joins a domain to itself or occurs twice; "
                     f"expected each pair of domains once"
                 )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Cluster):
+            return NotImplemented
+        return self is other or self._told() == other._told()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.levels, self.num_hosts, self.num_gpus))
+
+    def _told(self) -> tuple[object, ...]:
+        """Return all that the arrays say, with names in place of indices of tables."""
+        return (
+            (self.name, self.levels, self.names, self.resources),
+            [parent.tolist() for parent in self.parent],
+            self.capacity.tolist(),
+            self.gpu_count.tolist(),
+            [self.gpu_models[i] if i >= 0 else None for i in self.gpu_model.tolist()],
+            [self.host_models[i] if i >= 0 else None for i in self.host_model.tolist()],
+            self.links,
+            {frozenset(ends): link for ends, link in self.wan.items()},
+            self.gpu_memory.tolist(),
+            self.product.tolist(),
+            [self.gpu_links[i] if i >= 0 else None for i in self.gpu_links_of.tolist()],
+        )
+
+    @classmethod
+    def from_graph(cls, graph: nx.Graph[Any]) -> Cluster:
+        """Return the cluster that a NetworkX graph describes, as `topology/graph.py` has it.
+
+        Raises GraphError, a ValueError, that names the node or edge that is not as it should be;
+        also if a host is not healthy, or the graph has pools: arrays say nothing of these, and
+        `ClusterDocument.from_graph` reads them.
+        """
+        return _cluster_of(read_graph(graph))
+
+    def to_graph(self, detail: Detail = "host", state: State | None = None) -> nx.Graph[Node]:
+        """Return the NetworkX graph of the cluster, from which `from_graph` makes an equal one.
+
+        `detail`: down to hosts, or to GPUs, NICs, switches and links. `state`: adds `healthy` and
+        `busy` to hosts and `free` (milli-GPU) to GPUs. Raises ValueError if `detail` is neither, or
+        more hosts lie in one NVLink domain than their model allows.
+        """
+        graph = draw_graph(_graph_cluster(self), detail)
+        if state is not None:
+            healthy, busy, free = (
+                state.healthy.tolist(),
+                state.busy.tolist(),
+                state.gpu_free.tolist(),
+            )
+            for _, data in graph.nodes(data=True):
+                if data["kind"] == HOST_LEVEL:
+                    data |= {"healthy": healthy[data["index"]], "busy": busy[data["index"]]}
+                elif data["kind"] == "gpu":
+                    data["free"] = free[data["index"]]
+        return graph
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -469,3 +546,101 @@ def _encode(
     index: dict[str | None, int] = {value: i for i, value in enumerate(distinct)}
     index[None] = -1
     return distinct, np.array([index[value] for value in values], dtype=np.int32)
+
+
+# To and from what a graph says.
+
+
+def _cluster_of(said: GraphCluster) -> Cluster:
+    """Return the arrays of what a graph says."""
+    if said.further.get("pools"):
+        raise GraphError("graph: has pools, arrays have none; expected ClusterDocument.from_graph")
+    has = [hardware_of(host.attributes) for host in said.hosts]
+    capacity = []
+    for host, one in zip(said.hosts, has, strict=True):
+        if not host.attributes.get("healthy", True):
+            raise GraphError(
+                f"node {host.node!r}: healthy is False, arrays do not say so; expected "
+                f"ClusterDocument.from_graph"
+            )
+        own = host.attributes.get("resources", {})
+        capacity.append({"cpu": one.cpu, "memory": one.memory, **own})
+    extra = sorted({name for row in capacity for name in row} - {"cpu", "memory"})
+    resources = said.further.get("resources", ["cpu", "memory", *extra])
+    links: dict[GpuLinks, int] = {}
+    return assemble(
+        said.name,
+        said.levels,
+        said.domains,
+        [(host.name, host.parent) for host in said.hosts],
+        gpu_count=[one.gpus for one in has],
+        gpu_model=[one.gpu_model for one in has],
+        resources=resources,
+        capacity=np.array(
+            [[row.get(name, 0) for name in resources] for row in capacity], dtype=np.int64
+        ).reshape(len(has), len(resources)),
+        host_model=[host.attributes.get("model") for host in said.hosts],
+        links=said.links,
+        wan=said.wan,
+        gpu_memory=[one.gpu_memory or 0 for one in has],
+        product=[one.product for one in has],
+        gpu_links_of=[
+            -1 if host.links is None else links.setdefault(host.links, len(links))
+            for host in said.hosts
+        ],
+        gpu_links=tuple(links),
+    )
+
+
+def _graph_cluster(cluster: Cluster) -> GraphCluster:
+    """Return what a graph says of the arrays."""
+    matrices: dict[str, GpuLinks] = {}
+    for links in cluster.gpu_links:
+        if links.gpus > matrices.get(links.name, links).gpus or links.name not in matrices:
+            matrices[links.name] = links
+    parents = [
+        [None] * len(names)
+        if depth == 0
+        else [cluster.names[depth - 1][i] for i in cluster.parent[depth].tolist()]
+        for depth, names in enumerate(cluster.names)
+    ]
+    domains = [
+        (name, level, parent)
+        for level, names, above in zip(cluster.levels[:-1], cluster.names, parents, strict=False)
+        for name, parent in zip(names, above, strict=True)
+    ]
+    further = {
+        "resources": list(cluster.resources),
+        "gpu_links": [
+            words_of_links(links)
+            for name, links in matrices.items()
+            if name not in LINK_MATRICES or links != LINK_MATRICES[name].first(links.gpus)
+        ],
+    }
+    hosts = [_graph_host(cluster, h, parents[-1][h]) for h in range(cluster.num_hosts)]
+    return GraphCluster(
+        cluster.name, cluster.levels[:-1], domains, hosts, cluster.links, cluster.wan, further
+    )
+
+
+def _graph_host(cluster: Cluster, h: int, parent: str | None) -> GraphHost:
+    gpus, memory = int(cluster.gpu_count[h]), int(cluster.gpu_memory[h])
+    gpu_model = cluster.gpu_models[cluster.gpu_model[h]] if gpus else None
+    model = cluster.host_models[cluster.host_model[h]] if cluster.host_model[h] >= 0 else None
+    links = cluster.gpu_links[cluster.gpu_links_of[h]] if cluster.gpu_links_of[h] >= 0 else None
+    said: dict[str, Any] = {"gpus": gpus}
+    if model is not None:
+        said["model"] = model.name
+    if gpu_model is not None:
+        said |= {"gpu_model": gpu_model, "gpu_memory_mib": memory}
+        if cluster.product[h] == NO_MIG != product_of(gpu_model, memory):
+            said["mig"] = False
+    if links is not None and (model is None or links.name != model.name):
+        said["gpu_links"] = links.name
+    amounts = dict(zip(cluster.resources, cluster.capacity[h].tolist(), strict=True))
+    for name, resource in (("cpu_milli", "cpu"), ("memory_mib", "memory")):
+        if resource in amounts:
+            said[name] = amounts.pop(resource)
+    if any(amounts.values()):
+        said["resources"] = {name: amount for name, amount in amounts.items() if amount}
+    return GraphHost(cluster.hosts[h], parent, said, gpus, gpu_model, memory, model, links)

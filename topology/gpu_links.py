@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,72 @@ class GpuLinks:
             self.numa[:gpus],
             self.source,
         )
+
+
+_WORDS: Mapping[LinkKind, str] = {
+    "system": "SYS",
+    "numa": "NODE",
+    "pcie": "PIX",
+    "xgmi": "XGMI",
+    "nvlink": "NV",
+}
+"""By which `nvidia-smi topo -m` and `rocm-smi --showtopo` call them."""
+
+
+def links_of_words(matrix: Mapping[str, Any]) -> GpuLinks:
+    """Return a link matrix of words, as the Cluster document has it, as numbers."""
+    classes = matrix["classes"]
+    kind = {word: LINK_KINDS.index(one["kind"]) + 1 for word, one in classes.items()}
+    mbps = {word: one["bandwidth_mbps"] for word, one in classes.items()}
+
+    def numbers(part: str, of: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
+        rows = matrix.get(part, ())
+        return tuple(tuple(of.get(word, 0) for word in row.split()) for row in rows)
+
+    return GpuLinks(
+        matrix["name"],
+        numbers("gpus", kind),
+        numbers("gpus", mbps),
+        numbers("nics", kind),
+        numbers("nics", mbps),
+        tuple(matrix.get("numa", ())),
+        matrix.get("source", ""),
+    )
+
+
+def words_of_links(links: GpuLinks) -> dict[str, Any]:
+    """Return a link matrix as words, as the Cluster document has it: `links_of_words` undoes it."""
+    rows = [
+        [*zip(kinds, mbps, strict=True)]
+        for kinds, mbps in zip(
+            (*links.kind, *links.nic_kind), (*links.mbps, *links.nic_mbps), strict=True
+        )
+    ]
+    found = sorted({pair for row in rows for pair in row if pair[0]})
+    kinds = [kind for kind, _ in found]
+    word = {
+        (kind, mbps): _WORDS[LINK_KINDS[kind - 1]] + (f"-{mbps}" if kinds.count(kind) > 1 else "")
+        for kind, mbps in found
+    }
+    classes = {
+        name: {"kind": LINK_KINDS[kind - 1], "bandwidth_mbps": mbps}
+        for (kind, mbps), name in word.items()
+    }
+    texts = [
+        " ".join("X" if i == j else word.get(pair, "-") for j, pair in enumerate(row))
+        for i, row in enumerate(rows)
+    ]
+    matrix: dict[str, Any] = {
+        "name": links.name,
+        "classes": classes,
+        "gpus": texts[: links.gpus],
+        "nics": texts[links.gpus :],
+    }
+    if links.numa:
+        matrix["numa"] = list(links.numa)
+    if links.source:
+        matrix["source"] = links.source
+    return matrix
 
 
 def link_kind(kind: int) -> LinkKind | None:

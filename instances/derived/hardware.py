@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry, LinkMatrix
-from placewright.topology import CATALOGUE, LINK_MATRICES, GpuLinks
-from placewright.topology.gpu_links import LINK_KINDS
-from placewright.topology.mig import NO_MIG, memory_in_name, product_of
+from placewright.topology import LINK_MATRICES, GpuLinks
+from placewright.topology.catalogue import host_hardware
+from placewright.topology.gpu_links import links_of_words
+from placewright.topology.mig import NO_MIG
 from placewright.topology.units import UNLIMITED
 
 
@@ -37,57 +38,17 @@ def hardware(entry: HostEntry, pooled: Collection[str] = ()) -> Hardware:
 
     Of `pooled` resources (`pooled_resources`) a host that does not list them has no limit.
     """
-    known = CATALOGUE[entry.model] if entry.model is not None else None
-    gpus, gpu_model, cpu, memory = entry.gpus, entry.gpu_model, entry.cpu, entry.memory
-    if known is not None:
-        gpus = known.gpus if gpus is None else gpus
-        gpu_model = known.gpu_model if gpu_model is None else gpu_model
-        cpu = known.cpu_milli if cpu is None else cpu
-        memory = known.memory_mib if memory is None else memory
-    gpu_model = gpu_model if gpus else None
-    gpu_memory = _gpu_memory(entry, gpu_model)
+    given = entry.gpus, entry.gpu_model, entry.gpu_memory, entry.cpu, entry.memory
+    has = host_hardware(entry.model, *given, entry.mig)
+    capacity = {"cpu": has.cpu, "memory": has.memory, **dict.fromkeys(pooled, UNLIMITED)}
     return Hardware(
-        gpus or 0,
-        gpu_model,
-        {
-            "cpu": cpu or 0,
-            "memory": memory or 0,
-            **dict.fromkeys(pooled, UNLIMITED),
-            **entry.resources,
-        },
-        gpu_memory,
-        product_of(gpu_model, gpu_memory) if gpu_model and entry.mig else NO_MIG,
+        has.gpus, has.gpu_model, {**capacity, **entry.resources}, has.gpu_memory, has.product
     )
-
-
-def _gpu_memory(entry: HostEntry, gpu_model: str | None) -> int | None:
-    """Return the MiB of a GPU: what is given, else what the model's name or the catalogue says."""
-    if gpu_model is None or entry.gpu_memory is not None:
-        return entry.gpu_memory if gpu_model else None
-    named = memory_in_name(gpu_model)
-    if named is None and entry.model is not None:
-        known = CATALOGUE[entry.model]
-        return known.gpu_memory_mib if gpu_model == known.gpu_model else None
-    return named
 
 
 def link_matrix(matrix: LinkMatrix) -> GpuLinks:
     """Return a link matrix of the document as numbers."""
-    kind = {name: LINK_KINDS.index(one.kind) + 1 for name, one in matrix.classes.items()}
-    mbps = {name: one.bandwidth_mbps for name, one in matrix.classes.items()}
-
-    def numbers(rows: Sequence[str], of: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(of.get(word, 0) for word in row.split()) for row in rows)
-
-    return GpuLinks(
-        matrix.name,
-        numbers(matrix.gpus, kind),
-        numbers(matrix.gpus, mbps),
-        numbers(matrix.nics, kind),
-        numbers(matrix.nics, mbps),
-        matrix.numa,
-        matrix.source,
-    )
+    return links_of_words(matrix.model_dump())
 
 
 def links_of_hosts(document: ClusterDocument) -> list[GpuLinks | None]:

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
-_RANGE = re.compile(r"(.*)\[(\d{1,9})-(\d{1,9})\]\Z")
+from placewright.instances.documents.cluster import expand, size
 
-
-def size(name: str) -> int:
-    """Return the number of hosts of a name or range: 1 for a name, below 1 for a reversed range."""
-    match = _RANGE.match(name) if name.endswith("]") else None
-    return int(match[3]) - int(match[2]) + 1 if match else 1
-
-
-def expand(name: str) -> list[str]:
-    """Return the names that `name` stands for, in order; numbers keep the first one's zeros.
-
-    A range's `size` should have been checked before it is expanded.
-    """
-    match = _RANGE.match(name) if name.endswith("]") else None
-    if match is None:
-        return [name]
-    prefix, first, last = match.groups()
-    width = len(first)
-    return [f"{prefix}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
+__all__ = ["expand", "expand_all", "of_size", "size"]
 
 
 def expand_all(names: Iterable[str]) -> Iterator[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.base import (
@@ -17,13 +20,56 @@ from placewright.instances.documents.base import (
     Name,
 )
 from placewright.instances.documents.pools import Pool
-from placewright.instances.documents.quantities import Mib, MilliCpu, Resources
-from placewright.topology.gpu_links import LinkKind
+from placewright.instances.documents.quantities import (
+    Mib,
+    MilliCpu,
+    Resources,
+    memory_text,
+    whole_units,
+)
+from placewright.instances.errors import InvalidInputError
+from placewright.topology.catalogue import CATALOGUE, LINK_MATRICES, Link
+from placewright.topology.gpu_links import GpuLinks, LinkKind, links_of_words
+from placewright.topology.graph import (
+    Detail,
+    GraphCluster,
+    GraphError,
+    GraphHost,
+    Node,
+    draw_graph,
+    hardware_of,
+)
+from placewright.topology.graph_reader import read_graph
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MAX_GPUS_PER_HOST = 1024
 
 HOST_NAME = r"^[A-Za-z0-9._:/@|+=-]+(\[[0-9]{1,9}-[0-9]{1,9}\])?$"
 HostName = Annotated[str, Field(min_length=1, max_length=253, pattern=HOST_NAME)]
+
+
+_RANGE = re.compile(r"(.*)\[(\d{1,9})-(\d{1,9})\]\Z")
+
+
+def size(name: str) -> int:
+    """Return the number of hosts of a name or range: 1 for a name, below 1 for a reversed range."""
+    match = _RANGE.match(name) if name.endswith("]") else None
+    return int(match[3]) - int(match[2]) + 1 if match else 1
+
+
+def expand(name: str) -> list[str]:
+    """Return the names that `name` stands for, in order; numbers keep the first one's zeros.
+
+    A range's `size` should have been checked before it is expanded.
+    """
+    match = _RANGE.match(name) if name.endswith("]") else None
+    if match is None:
+        return [name]
+    prefix, first, last = match.groups()
+    width = len(first)
+    return [f"{prefix}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
 
 
 class DomainEntry(Document):
@@ -114,3 +160,145 @@ class ClusterDocument(Document):
     wan: Many[WanEntry] = ()
     pools: Many[Pool] = ()
     gpu_links: Many[LinkMatrix] = ()
+
+    @classmethod
+    def from_graph(cls, graph: nx.Graph[Any]) -> Self:
+        """Return the cluster that a NetworkX graph describes, as `topology/graph.py` has it.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the node or edge that is not as it should be, and what was expected.
+        """
+        try:
+            said = read_graph(graph)
+        except GraphError as error:
+            raise InvalidInputError(str(error)) from None
+        first: dict[str, str] = {}
+        for name, level, _ in said.domains:
+            if first.setdefault(name, level) != level:
+                raise InvalidInputError(
+                    f"graph: a {first[name]} and a {level} are named {name}; expected each name of "
+                    f"a domain once"
+                )
+        hosts, first_of = _entries(said.hosts)
+        try:
+            return cls.model_validate(
+                {
+                    "name": said.name,
+                    "levels": said.levels,
+                    "domains": [
+                        {"name": name, "level": level, "parent": parent}
+                        for name, level, parent in said.domains
+                    ],
+                    "hosts": hosts,
+                    "links": {level: asdict(link) for level, link in said.links.items()},
+                    "wan": [{"between": ends, **asdict(link)} for ends, link in said.wan.items()],
+                    "pools": said.further.get("pools", ()),
+                    "gpu_links": said.further["gpu_links"],
+                }
+            )
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)[0]
+            at, where = wrong["loc"], "graph"
+            if at[:1] == ("hosts",) and len(at) > 1:
+                where, at = f"node {first_of[int(at[1])].node!r}", at[2:]
+            raise InvalidInputError(f"{where}: {wrong['msg']}", at, wrong["input"]) from None
+
+    def to_graph(self, detail: Detail = "host") -> nx.Graph[Node]:
+        """Return the NetworkX graph of the cluster, from which `from_graph` makes an equal one.
+
+        `detail`: down to hosts, or to GPUs, NICs, switches and links. The document must have
+        passed `check_cluster`.
+
+        Raises
+        ------
+        ValueError
+            `detail` is neither, or more hosts lie in one NVLink domain than their model allows.
+        """
+        matrices = [
+            matrix.model_dump(mode="json", exclude_defaults=True) for matrix in self.gpu_links
+        ]
+        known = dict(LINK_MATRICES) | {one["name"]: links_of_words(one) for one in matrices}
+        pools = [pool.model_dump(mode="json", exclude_defaults=True) for pool in self.pools]
+        said = GraphCluster(
+            name=self.name,
+            levels=self.levels,
+            domains=[(one.name, one.level, one.parent) for one in self.domains],
+            hosts=[host for entry in self.hosts for host in _hosts(entry, known)],
+            links={level: Link(x.bandwidth_mbps, x.latency_us) for level, x in self.links.items()},
+            wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in self.wan},
+            further={"pools": pools, "gpu_links": matrices},
+        )
+        return draw_graph(said, detail)
+
+
+# Hosts of a graph, and their entries.
+
+
+_FIELDS = {
+    "model": "model",
+    "gpus": "gpus",
+    "gpu_model": "gpu_model",
+    "gpu_memory_mib": "gpu_memory",
+    "gpu_links": "gpu_links",
+    "mig": "mig",
+    "cpu_milli": "cpu",
+    "memory_mib": "memory",
+    "resources": "resources",
+    "healthy": "healthy",
+    "annotations": "annotations",
+}
+"""Attributes of a host's node, and the fields that say the same."""
+
+_TEXTS = {"gpu_memory": memory_text, "cpu": whole_units, "memory": memory_text}
+
+
+def _hosts(entry: HostEntry, matrices: Mapping[str, GpuLinks]) -> Iterator[GraphHost]:
+    """Yield the hosts of an entry."""
+    values = {name: getattr(entry, own) for name, own in _FIELDS.items()}
+    given = {name: value for name, value in values.items() if value not in (None, {})}
+    given = {name: value for name, value in given.items() if value is not True}
+    names = expand(entry.name)
+    if names != [entry.name]:
+        given["range"] = entry.name
+    has = hardware_of(given)
+    links = matrices.get(entry.gpu_links or entry.model or "")
+    model = CATALOGUE[entry.model] if entry.model is not None else None
+    for name in names:
+        yield GraphHost(
+            name=name,
+            parent=entry.parent,
+            attributes=given,
+            gpus=has.gpus,
+            gpu_model=has.gpu_model,
+            gpu_memory=has.gpu_memory,
+            model=model,
+            links=links.first(has.gpus) if links is not None and has.gpus else None,
+        )
+
+
+def _entries(hosts: Sequence[GraphHost]) -> tuple[list[dict[str, Any]], list[GraphHost]]:
+    """Return entries of hosts, whole ranges as one, and the first host of each."""
+    entries: list[dict[str, Any]] = []
+    firsts: list[GraphHost] = []
+    at = 0
+    while at < len(hosts):
+        first, end = hosts[at], at + 1
+        whole = first.attributes.get("range", first.name)
+        if (match := _RANGE.match(whole)) and match[1] + match[2] == first.name:
+            alike = first.attributes, first.parent
+            while end < len(hosts) and (hosts[end].attributes, hosts[end].parent) == alike:
+                end += 1
+        end = min(end, at + max(size(whole), 1))
+        if size(whole) != end - at or expand(whole) != [host.name for host in hosts[at:end]]:
+            whole, end = first.name, at + 1
+        values: dict[str, Any] = {"name": whole}
+        for name, own in _FIELDS.items():
+            if name in first.attributes:
+                value = first.attributes[name]
+                values[own] = _TEXTS[own](value) if own in _TEXTS else value
+        entries.append(values | {"parent": first.parent})
+        firsts.append(first)
+        at = end
+    return entries, firsts

@@ -15,7 +15,6 @@ from placewright.topology import (
     Link,
     State,
     assemble,
-    build_graph,
     nvl72_racks,
     tree,
 )
@@ -50,7 +49,7 @@ def mixed() -> Cluster:
 def test_containment_is_one_tree_per_region_and_reaches_every_node(
     mixed: Cluster, detail: Any
 ) -> None:
-    graph = build_graph(mixed, detail)
+    graph = mixed.to_graph(detail)
     contained = only(graph, "contains")
     assert nx.is_forest(contained)
     assert set(contained) == set(graph)
@@ -58,7 +57,7 @@ def test_containment_is_one_tree_per_region_and_reaches_every_node(
 
 
 def test_every_node_has_a_kind_and_every_wire_its_width_and_latency(mixed: Cluster) -> None:
-    graph = build_graph(mixed, "gpu")
+    graph = mixed.to_graph("gpu")
     assert all(kind for _, kind in graph.nodes(data="kind"))
     kinds = {kind for *_, kind in graph.edges(data="kind")}
     assert kinds == {"contains", "nvlink", "pcie", "rail", "uplink", "wan"}
@@ -69,7 +68,7 @@ def test_every_node_has_a_kind_and_every_wire_its_width_and_latency(mixed: Clust
 
 
 def test_nodes_and_indices_follow_the_arrays(mixed: Cluster) -> None:
-    graph = build_graph(mixed, "gpu")
+    graph = mixed.to_graph("gpu")
     for level, names in zip(mixed.levels, mixed.names, strict=True):
         assert [graph.nodes[level, name]["index"] for name in names] == [*range(len(names))]
         assert len(of_kind(graph, level)) == len(names)
@@ -81,14 +80,14 @@ def test_nodes_and_indices_follow_the_arrays(mixed: Cluster) -> None:
 
 
 def test_the_host_view_holds_no_devices(mixed: Cluster) -> None:
-    kinds = {kind for _, kind in build_graph(mixed).nodes(data="kind")}
+    kinds = {kind for _, kind in mixed.to_graph().nodes(data="kind")}
     assert kinds == {*mixed.levels, "switch"}
 
 
 @pytest.mark.parametrize("name", ["dgx-a100", "dgx-h100"])
 def test_switched_gpus_of_a_host_reach_each_other_at_full_nvlink_width(name: str) -> None:
     model = CATALOGUE[name]
-    graph = build_graph(tree("t", blocks=1, racks=1, hosts=2, host_model=model), "gpu")
+    graph = tree("t", blocks=1, racks=1, hosts=2, host_model=model).to_graph("gpu")
     host = "r0-d0-b0-k0-h0"
     assert len(of_kind(graph, "nvswitch")) == 2 * model.nvswitches
     component = nx.node_connected_component(only(graph, "nvlink"), ("gpu", host, 0))
@@ -99,7 +98,7 @@ def test_switched_gpus_of_a_host_reach_each_other_at_full_nvlink_width(name: str
 
 def test_v100s_of_a_host_are_joined_as_a_hybrid_cube_mesh_without_switches() -> None:
     model = CATALOGUE["hgx-v100-8"]
-    graph = build_graph(tree("t", blocks=1, racks=1, hosts=1, host_model=model), "gpu")
+    graph = tree("t", blocks=1, racks=1, hosts=1, host_model=model).to_graph("gpu")
     assert of_kind(graph, "nvswitch") == []
     mesh = only(graph, "nvlink")
     gpu = ("gpu", "r0-d0-b0-k0-h0")
@@ -112,7 +111,7 @@ def test_v100s_of_a_host_are_joined_as_a_hybrid_cube_mesh_without_switches() -> 
 
 def test_an_nvl72_rack_is_one_nvlink_component_of_72_gpus() -> None:
     cluster = nvl72_racks("n", 2)
-    graph = build_graph(cluster, "gpu")
+    graph = cluster.to_graph("gpu")
     components = list(nx.connected_components(only(graph, "nvlink")))
     assert [sum(node[0] == "gpu" for node in part) for part in components] == [72, 72]
     assert [sum(node[0] == "nvswitch" for node in part) for part in components] == [18, 18]
@@ -125,12 +124,12 @@ def test_a_rack_with_more_trays_than_an_nvlink_domain_takes_is_refused() -> None
     tray = CATALOGUE["gb200-nvl72-tray"]
     cluster = tree("t", blocks=1, racks=1, hosts=19, host_model=tray)
     with pytest.raises(ValueError, match="holds 19 hosts of model 'gb200-nvl72-tray' in one NV"):
-        build_graph(cluster, "gpu")
+        cluster.to_graph("gpu")
 
 
 def test_gpus_share_nics_and_each_rail_of_a_rack_has_a_switch() -> None:
     model = CATALOGUE["hgx-v100-8"]
-    graph = build_graph(tree("t", blocks=1, racks=2, hosts=3, host_model=model), "gpu")
+    graph = tree("t", blocks=1, racks=2, hosts=3, host_model=model).to_graph("gpu")
     assert len(of_kind(graph, "nic")) == 6 * 4
     assert len(of_kind(graph, "rail")) == 2 * 4
     for g in range(8):
@@ -147,15 +146,15 @@ def test_gpus_share_nics_and_each_rail_of_a_rack_has_a_switch() -> None:
 def test_railed_hosts_send_through_nics_and_the_host_view_bundles_them() -> None:
     cluster = tree("t", blocks=1, racks=1, hosts=1)
     host, port = ("host", "r0-d0-b0-k0-h0"), ("switch", "rack", "r0-d0-b0-k0")
-    assert build_graph(cluster, "host").edges[host, port]["bandwidth_mbps"] == 8 * 400_000
-    assert not build_graph(cluster, "gpu").has_edge(host, port)
+    assert cluster.to_graph("host").edges[host, port]["bandwidth_mbps"] == 8 * 400_000
+    assert not cluster.to_graph("gpu").has_edge(host, port)
 
 
 def test_hosts_without_rails_have_the_uplink_of_their_level() -> None:
     cluster = tree("t", blocks=1, racks=1, hosts=2)
     unknown = replace(cluster, host_models=(), host_model=np.full(2, -1))
     for detail in ("host", "gpu"):
-        graph = build_graph(unknown, detail)
+        graph = unknown.to_graph(detail)
         wire = graph.edges[("host", "r0-d0-b0-k0-h1"), ("switch", "rack", "r0-d0-b0-k0")]
         assert wire["kind"] == "uplink"
         assert Link(wire["bandwidth_mbps"], wire["latency_us"]) == TREE_LINKS["host"]
@@ -166,7 +165,7 @@ def test_gpus_without_nvlink_meet_in_their_hosts_pcie_switch() -> None:
     plain = replace(
         model, name="plain", intra="pcie", mesh=(), gpu_link=model.pcie_link, nic_rails=0
     )
-    graph = build_graph(tree("t", blocks=1, racks=1, hosts=1, host_model=plain), "gpu")
+    graph = tree("t", blocks=1, racks=1, hosts=1, host_model=plain).to_graph("gpu")
     wire = graph.edges[("gpu", "r0-d0-b0-k0-h0", 7), ("pcie", "r0-d0-b0-k0-h0", 0)]
     assert wire["kind"] == "pcie"
     assert wire["bandwidth_mbps"] == model.pcie_link.bandwidth_mbps
@@ -175,7 +174,7 @@ def test_gpus_without_nvlink_meet_in_their_hosts_pcie_switch() -> None:
 
 def test_regions_are_joined_by_wan_and_wires_connect_the_whole_cluster() -> None:
     cluster = tree("t", regions=3, datacenters=2, blocks=2, racks=2, hosts=2)
-    graph = build_graph(cluster, "gpu")
+    graph = cluster.to_graph("gpu")
     wan = only(graph, "wan")
     assert set(wan) == {("switch", "region", f"r{i}") for i in range(3)}
     assert wan.number_of_edges() == 3
@@ -188,11 +187,13 @@ def test_regions_are_joined_by_wan_and_wires_connect_the_whole_cluster() -> None
 
 def test_without_links_the_graph_is_containment_alone() -> None:
     cluster = tree("t", blocks=2, racks=2, hosts=2, links={})
-    bare = replace(cluster, host_models=(), host_model=np.full(8, -1))
-    graph = build_graph(bare, "gpu")
+    unknown = {"host_models": (), "gpu_links": (), "gpu_memory": np.zeros(8, dtype=np.int64)}
+    nothing = {"host_model": np.full(8, -1), "gpu_links_of": np.full(8, -1)}
+    bare = replace(cluster, **unknown, **nothing)
+    graph = bare.to_graph("gpu")
     assert nx.is_tree(graph)
     assert {kind for *_, kind in graph.edges(data="kind")} == {"contains"}
-    assert graph.nodes["gpu", "r0-d0-b0-k0-h0", 0]["memory_mib"] is None
+    assert "memory_mib" not in graph.nodes["gpu", "r0-d0-b0-k0-h0", 0]
 
 
 def test_a_flat_cluster_still_has_its_rails_and_nvlink_domain() -> None:
@@ -207,7 +208,7 @@ def test_a_flat_cluster_still_has_its_rails_and_nvlink_domain() -> None:
         capacity=np.empty((2, 0), dtype=np.int64),
         host_model=["gb200-nvl72-tray"] * 2,
     )
-    graph = build_graph(cluster, "gpu")
+    graph = cluster.to_graph("gpu")
     assert len(of_kind(graph, "gpu")) == 7
     assert nx.is_connected(only(graph, "nvlink"))
     assert graph.has_edge(("nic", "b", 3), ("rail", "flat", 3))
@@ -219,7 +220,7 @@ def test_a_state_shows_on_hosts_and_gpus() -> None:
     state.healthy[1] = False
     state.busy[0] = True
     state.gpu_free[3] = 250
-    graph = build_graph(cluster, "gpu", state)
+    graph = cluster.to_graph("gpu", state)
     assert graph.nodes["host", "r0-d0-b0-k0-h0"]["busy"] is True
     assert graph.nodes["host", "r0-d0-b0-k0-h1"]["healthy"] is False
     assert graph.nodes["gpu", "r0-d0-b0-k0-h0", 3]["free"] == 250
@@ -227,7 +228,7 @@ def test_a_state_shows_on_hosts_and_gpus() -> None:
 
 def test_an_unknown_detail_is_refused() -> None:
     with pytest.raises(ValueError, match="detail 'rack' is unknown; expected 'host' or 'gpu'"):
-        build_graph(tree("t", blocks=1, racks=1, hosts=1), "rack")  # type: ignore[arg-type]
+        tree("t", blocks=1, racks=1, hosts=1).to_graph("rack")  # type: ignore[arg-type]
 
 
 @st.composite
@@ -275,7 +276,7 @@ def downward(graph: Graph) -> Any:
 @settings(max_examples=60)
 @given(clusters())
 def test_the_graphs_containment_is_that_of_the_domain_arrays(cluster: Cluster) -> None:
-    graph = build_graph(cluster, "gpu")
+    graph = cluster.to_graph("gpu")
     assert not only(graph, "contains") or nx.is_forest(only(graph, "contains"))
     down = downward(graph)
     for depth, level in enumerate(cluster.levels):

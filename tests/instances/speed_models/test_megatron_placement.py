@@ -19,7 +19,6 @@ from placewright.instances.speed_models.megatron import PUBLISHED, Published, Sh
 from placewright.instances.speed_models.megatron_placement import placed
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
-from placewright.topology import build_graph
 
 Raw = dict[str, Any]
 GIB = 1024
@@ -59,7 +58,7 @@ def round_of(cluster: Raw, *jobs: Job) -> Round:
 
 def islands_of_tensor_groups(round_: Round, plan: Plan) -> list[set[int]]:
     """The NVLink components that the GPUs of each tensor group of each started job are in."""
-    graph = build_graph(build_cluster(round_.cluster), "gpu")
+    graph = build_cluster(round_.cluster).to_graph("gpu")
     nvlink = graph.edge_subgraph(
         [(a, b) for a, b, kind in graph.edges(data="kind") if kind == "nvlink"]
     )

@@ -21,7 +21,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.instances.verify.reading import read
 from placewright.instances.verify.rules.gang.collectives import collectives
-from placewright.topology import CATALOGUE, Cluster, build_graph, nvl72_racks, tree
+from placewright.topology import CATALOGUE, Cluster, nvl72_racks, tree
 from placewright.topology.collectives import bottleneck, edges, time_us
 
 Raw = dict[str, Any]
@@ -35,7 +35,7 @@ class Wires:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        graph = build_graph(cluster, "gpu")
+        graph = cluster.to_graph("gpu")
         self.inside, self.outside = nx.Graph(), nx.Graph()
         for x, y, wire in graph.edges(data=True):
             kinds = {graph.nodes[x]["kind"], graph.nodes[y]["kind"]}

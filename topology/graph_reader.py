@@ -1,0 +1,683 @@
+"""Reading the graph of a cluster: `graph.py` says what it may hold, here all of that is checked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from placewright.topology.catalogue import CATALOGUE, LINK_MATRICES, Link
+from placewright.topology.gpu_links import (
+    LINK_KINDS,
+    MOST_GPUS,
+    GpuLinks,
+    links_of_words,
+    words_of_links,
+)
+from placewright.topology.graph import (
+    EDGE_ATTRIBUTES,
+    FABRIC,
+    GRAPH_ATTRIBUTES,
+    NODE_ATTRIBUTES,
+    SWITCHES,
+    GraphCluster,
+    GraphHost,
+    Node,
+    hardware_of,
+)
+from placewright.topology.graph_attributes import (
+    MAX_AMOUNT,
+    Attributes,
+    graph_error,
+    show,
+)
+from placewright.topology.units import HOST_LEVEL
+from placewright.topology.wired_links import Wire, difference, says_the_same, wired_links
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+MAX_WORK = 50_000_000
+"""Steps that the link matrices of all hosts may take; equal hosts count once."""
+
+_DOMAIN = "domain"
+_INSIDE = ("gpu", "nic", "numa", "switch")
+_CONTAINERS = {
+    "gpu": (HOST_LEVEL, "numa", "switch"),
+    "nic": (HOST_LEVEL, "numa", "switch"),
+    "numa": (HOST_LEVEL,),
+    "switch": (_DOMAIN, HOST_LEVEL, "numa"),
+}
+
+
+def read_graph(graph: nx.Graph[Any]) -> GraphCluster:
+    """Return what a graph says.
+
+    Raises
+    ------
+    GraphError
+        It is not as `graph.py` has it.
+    TypeError
+        It is no NetworkX graph.
+    """
+    import networkx as nx
+
+    if not isinstance(graph, nx.Graph):
+        raise TypeError(f"graph is {type(graph).__name__}; expected a NetworkX graph")
+    return _Reader(graph).read()
+
+
+@dataclass(slots=True)
+class _Wire:
+    """All edges of one kind between two nodes: their bandwidth there and back, and the latency."""
+
+    kind: str
+    there: int = 0
+    back: int = 0
+    latency: float | None = None
+    further: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def mbps(self) -> int:
+        return self.there or self.back
+
+
+class _Reader:
+    """A graph on the way to what it says."""
+
+    def __init__(self, graph: nx.Graph[Any]) -> None:
+        self.graph = graph
+        self.attributes = Attributes()
+        self.further = self.attributes.of((), graph.graph, GRAPH_ATTRIBUTES)
+        self.kind: dict[Node, str] = {}
+        self.said: dict[Node, dict[str, Any]] = {}
+        self.contains: list[tuple[Node, Node]] = []
+        self.wires: dict[tuple[Node, Node, str], _Wire] = {}
+        self.container: dict[Node, Node] = {}
+        self.inside: defaultdict[Node, list[Node]] = defaultdict(list)
+        self.links_inside: defaultdict[Node, list[tuple[Node, Node, _Wire]]] = defaultdict(list)
+        self.made: dict[GpuLinks, str] = {}
+        self.joined: dict[tuple[int, int, tuple[int, ...], tuple[Wire, ...]], GpuLinks] = {}
+        self.work = 0
+
+    def read(self) -> GraphCluster:
+        """Return what the graph says."""
+        for node, data in self.graph.nodes(data=True):
+            self._read_node(node, data)
+        for a, b, data in self.graph.edges(data=True):
+            self._read_edge(a, b, data)
+        self.levels = self._levels()
+        self.depth = {level: d for d, level in enumerate((*self.levels, HOST_LEVEL))}
+        self._read_containment()
+        self.names = self._names()
+        self.matrices = self._matrices()
+        self._sort_wires()
+        hosts = [self._host(node) for node in self._in_order(HOST_LEVEL)]
+        links, wan = self._uplinks(hosts), self._wan()
+        parts = ("name", "levels", "links")
+        further = {name: value for name, value in self.further.items() if name not in parts}
+        further["gpu_links"] = [
+            *self.further.get("gpu_links", ()),
+            *(words_of_links(replace(links, name=name)) for links, name in self.made.items()),
+        ]
+        return GraphCluster(
+            name=self.further.get("name", "cluster"),
+            levels=self.levels,
+            domains=self._domains(),
+            hosts=hosts,
+            links=links,
+            wan=wan,
+            further=further,
+        )
+
+    def _read_node(self, node: Node, data: Mapping[str, Any]) -> None:
+        kind, level = data.get("kind"), data.get("level")
+        if kind is None and level is None:
+            edge = next(iter(self.graph.edges(node)), None)
+            ends = f", and edge {show(edge[0])} to {show(edge[1])} ends at it" if edge else ""
+            raise graph_error([node], f"has no kind{ends}; expected a level, host, gpu, ...")
+        for given in (kind, level):
+            if given is not None and not (isinstance(given, str) and given):
+                raise graph_error([node], f"kind is {show(given)}; expected text")
+        if level not in (None, HOST_LEVEL):
+            self.kind[node] = _DOMAIN
+        elif kind in SWITCHES:
+            self.kind[node] = "switch"
+        elif (kind or level) in (HOST_LEVEL, *_INSIDE):
+            self.kind[node] = str(kind or level)
+        elif str(kind).lower() in (HOST_LEVEL, *SWITCHES, *_INSIDE):
+            raise graph_error([node], f"kind is {show(kind)}; expected {str(kind).lower()}")
+        else:
+            self.kind[node] = _DOMAIN
+        said = self.attributes.of((node,), data, NODE_ATTRIBUTES[self.kind[node]])
+        if self.kind[node] == _DOMAIN:
+            said.setdefault("level", kind)
+        self.said[node] = said
+
+    def _read_edge(self, a: Node, b: Node, data: Mapping[str, Any]) -> None:
+        kind = data.get("kind") or "contains"
+        if kind not in ("contains", *LINK_KINDS, *FABRIC):
+            known = ", ".join(("contains", *reversed(LINK_KINDS), *FABRIC))
+            raise graph_error([a, b], f"kind is {show(kind)}; expected one of {known}")
+        if a == b:
+            raise graph_error([a, b], f"{kind} joins a node to itself; expected two nodes")
+        said = self.attributes.of((a, b), data, EDGE_ATTRIBUTES)
+        if kind == "contains":
+            self.contains.append((a, b))
+            if "bandwidth_mbps" not in said:
+                return
+            kind = "uplink"
+        mbps = said.pop("bandwidth_mbps", None)
+        if not mbps:
+            raise graph_error(
+                [a, b],
+                f"bandwidth_mbps of {kind} is {'missing' if mbps is None else mbps};"
+                f" expected a whole number from 1 to {MAX_AMOUNT}, in Mbit/s",
+            )
+        wire, back = self.wires.get((a, b, kind)), self.wires.get((b, a, kind))
+        if wire is None and back is None:
+            wire = self.wires[a, b, kind] = _Wire(kind)
+        latency = said.pop("latency_us", None)
+        for one in (wire, back):
+            if one is not None:
+                one.there += mbps if one is wire or not self.graph.is_directed() else 0
+                one.back += mbps if one is back and self.graph.is_directed() else 0
+                one.latency = latency if one.latency is None else max(one.latency, latency or 0)
+                one.further |= said
+
+    # Containment.
+
+    def _levels(self) -> tuple[str, ...]:
+        """Return the levels above the host: those listed, or else as hosts lie in them."""
+        given = self.further.get("levels")
+        used = {said["level"]: node for node, said in self.said.items() if "level" in said}
+        if given is None:
+            levels = self._levels_of_hosts()
+            lost = [level for level in used if level not in levels]
+            if lost:
+                raise graph_error(
+                    [used[lost[0]]],
+                    f"kind is {show(lost[0])}, and no host lies in such "
+                    f"a node; expected host, {', '.join(_INSIDE)}, or a level that contains hosts",
+                )
+            return levels
+        odd = [level for level in given if not isinstance(level, str) or level == HOST_LEVEL]
+        if odd or len(set(given)) < len(given):
+            raise graph_error(
+                [],
+                f"levels is {show(given)}; expected the names of the levels above the host, "
+                f"each once",
+            )
+        for level, node in used.items():
+            if level not in given:
+                raise graph_error(
+                    [node],
+                    f"kind is {show(level)}, not among the levels of the graph; "
+                    f"expected one of {', '.join(given)}, or host, {', '.join(_INSIDE)}",
+                )
+        return tuple(given)
+
+    def _levels_of_hosts(self) -> tuple[str, ...]:
+        around: defaultdict[str, dict[str, tuple[Node, Node]]] = defaultdict(dict)
+        for a, b in self.contains:
+            for x, y in ((a, b), (b, a)):
+                if self.kind[x] in (_DOMAIN, HOST_LEVEL) and self.kind[y] == _DOMAIN:
+                    level = self.said[x].get("level", HOST_LEVEL)
+                    around[level].setdefault(self.said[y]["level"], (x, y))
+        levels = [HOST_LEVEL]
+        while True:
+            above = {k: edge for k, edge in around[levels[-1]].items() if k not in levels[-2:-1]}
+            if not above:
+                return tuple(reversed(levels[1:]))
+            (level, edge), *others = above.items()
+            if others:
+                other, (x, y) = others[0]
+                raise graph_error(
+                    [*edge],
+                    f"a {levels[-1]} is in a {level}, and by edge {show(x)} to {show(y)} one is in "
+                    f"a {other}; expected one level around all of them",
+                )
+            if level in levels:
+                raise graph_error(
+                    [*edge],
+                    f"{level} is twice on a way outwards, a cycle or a level "
+                    f"inside itself; expected each level once",
+                )
+            levels.append(level)
+
+    def _rank(self, node: Node) -> int:
+        kind = self.kind[node]
+        if kind in (_DOMAIN, HOST_LEVEL):
+            return self.depth[self.said[node].get("level", HOST_LEVEL)]
+        return len(self.depth) + ("numa", "switch", "gpu").index(kind if kind != "nic" else "gpu")
+
+    def _read_containment(self) -> None:
+        for a, b in self.contains:
+            outer, inner = (a, b) if self._rank(a) < self._rank(b) else (b, a)
+            if self._rank(a) == self._rank(b):
+                raise graph_error(
+                    [a, b],
+                    f"contains joins two nodes of kind {self._called(a)}; expected "
+                    f"a container and what is in it",
+                )
+            if self.graph.is_directed() and outer != a:
+                raise graph_error(
+                    [a, b],
+                    f"a {self._called(a)} contains a {self._called(b)}; expected "
+                    f"the edge from the container to what is in it",
+                )
+            before = self.container.setdefault(inner, outer)
+            if before != outer:
+                raise graph_error(
+                    [inner], f"is in {show(before)} and in {show(outer)}; expected one container"
+                )
+            self._check_container(inner, outer)
+        for node, kind in self.kind.items():
+            if kind in (_DOMAIN, HOST_LEVEL):
+                depth = self._rank(node)
+                if depth and node not in self.container:
+                    raise graph_error(
+                        [node],
+                        f"nothing contains this {self._called(node)}; expected an "
+                        f"edge of kind contains to a {self.levels[depth - 1]}",
+                    )
+            elif (host := self._owner(node)) is not None and self.kind[host] == HOST_LEVEL:
+                self.inside[host].append(node)
+            elif kind != "switch":
+                raise graph_error([node], f"no host contains this {kind}; expected one")
+
+    def _check_container(self, inner: Node, outer: Node) -> None:
+        kind = self.kind[inner]
+        if kind in _CONTAINERS:
+            fits = self.kind[outer] in _CONTAINERS[kind]
+            expected = " or ".join(_CONTAINERS[kind])
+        else:
+            fits = self._rank(outer) == self._rank(inner) - 1
+            expected = self.levels[self._rank(inner) - 1]
+        if not fits:
+            raise graph_error(
+                [outer, inner],
+                f"a {self._called(outer)} contains a {self._called(inner)}; "
+                f"expected a {expected} around it",
+            )
+
+    def _called(self, node: Node) -> str:
+        return str(self.said[node].get("level", self.kind[node]))
+
+    def _owner(self, node: Node) -> Node | None:
+        """Return the domain or host that a node is or lies in, None for what nothing contains."""
+        while self.kind[node] not in (_DOMAIN, HOST_LEVEL):
+            if node not in self.container:
+                return None
+            node = self.container[node]
+        return node
+
+    def _in_order(self, kind: str, nodes: Iterable[Node] | None = None) -> list[Node]:
+        found = [
+            node for node in (self.kind if nodes is None else nodes) if self.kind[node] == kind
+        ]
+        return sorted(found, key=lambda node: self.said[node].get("index", MAX_AMOUNT))
+
+    def _names(self) -> dict[Node, str]:
+        """Return the names of domains and hosts."""
+        names: dict[Node, str] = {}
+        first: dict[tuple[str, str], Node] = {}
+        for node, kind in self.kind.items():
+            if kind in (_DOMAIN, HOST_LEVEL):
+                name = self.said[node].get("name")
+                if name is None:
+                    parts = node if isinstance(node, tuple) else (node,)
+                    name = "-".join(map(str, parts))
+                names[node] = name
+                other = first.setdefault((self._called(node), name), node)
+                if other != node:
+                    raise graph_error(
+                        [node],
+                        f"name {show(name)} is that of {show(other)}, too; expected each name once",
+                    )
+        if HOST_LEVEL not in self.kind.values():
+            raise graph_error([], "no node is of kind host; expected at least one")
+        return names
+
+    def _domains(self) -> list[tuple[str, str, str | None]]:
+        """Return domains in the order of the graph, those of one level by their index."""
+        nodes = [node for node, kind in self.kind.items() if kind == _DOMAIN]
+        places: defaultdict[str, list[Node]] = defaultdict(list)
+        for node in reversed(self._in_order(_DOMAIN, nodes)):
+            places[self.said[node]["level"]].append(node)
+        ordered = [places[self.said[node]["level"]].pop() for node in nodes]
+        return [(self.names[n], self.said[n]["level"], self._parent(n)) for n in ordered]
+
+    def _parent(self, node: Node) -> str | None:
+        return self.names[self.container[node]] if node in self.container else None
+
+    # Wires.
+
+    def _sort_wires(self) -> None:
+        """Put wires inside hosts to their hosts, and refuse those that end at what they cannot."""
+        for (a, b, kind), wire in self.wires.items():
+            if wire.there and wire.back and wire.there != wire.back:
+                raise graph_error(
+                    [a, b],
+                    f"{kind} has {wire.there} Mbit/s, and {wire.back} back; "
+                    f"expected the same both ways",
+                )
+            if kind in FABRIC:
+                continue
+            for end in (a, b):
+                if self.kind[end] not in _INSIDE:
+                    raise graph_error(
+                        [a, b],
+                        f"{kind} ends at a {self._called(end)}; "
+                        f"expected a GPU, NIC, switch or NUMA node",
+                    )
+            owners = [owner for owner in map(self._owner, (a, b)) if owner is not None]
+            hosts = dict.fromkeys(one for one in owners if self.kind[one] == HOST_LEVEL)
+            if len(hosts) != 1:
+                held = " and ".join(show(self.names[host]) for host in hosts)
+                raise graph_error(
+                    [a, b],
+                    f"{kind} joins {f'hosts {held}' if hosts else 'no host'}; "
+                    f"expected it in one host, or from there to a switch",
+                )
+            self.links_inside[next(iter(hosts))].append((a, b, wire))
+
+    def _uplinks(self, hosts: Sequence[GraphHost]) -> dict[str, Link]:
+        """Return the uplink of each level: what the graph lists, and its edges, which agree."""
+        width: defaultdict[Node, int] = defaultdict(int)
+        latency: dict[Node, float] = {}
+        for (a, b, kind), wire in self.wires.items():
+            if kind not in ("uplink", "rail"):
+                continue
+            x, y = self._owner(a), self._owner(b)
+            if x == y and x is not None and self.kind[x] == _DOMAIN:
+                continue
+            child, above = (y, x) if y is not None and self.container.get(y) == x else (x, y)
+            if child is None or child == above or self.container.get(child) != above:
+                raise graph_error(
+                    [a, b],
+                    f"{kind} joins {self._place(x)} and {self._place(y)}; expected "
+                    f"a domain or host, or what is in it, and the domain that contains it",
+                )
+            width[child] += wire.mbps
+            if wire.latency is not None:
+                latency[child] = max(latency.get(child, 0.0), wire.latency)
+        links = self._listed_links()
+        models = {host.node: host.model for host in hosts}
+        of_level: dict[str, tuple[Node, Link]] = {}
+        for node, mbps in width.items():
+            model, level = models.get(node), self.said[node].get("level", HOST_LEVEL)
+            if model is not None and model.nic_rails:
+                rails = model.nic_link.bandwidth_mbps * model.nic_rails
+                if mbps != rails:
+                    raise graph_error(
+                        [node],
+                        f"its rails and uplinks have {mbps} Mbit/s; expected the "
+                        f"{rails} of its model {model.name!r}",
+                    )
+                continue
+            found = Link(mbps, latency.get(node, links[level].latency_us if level in links else 0))
+            first, expected = of_level.setdefault(level, (node, links.get(level, found)))
+            if found != expected:
+                whose = f"that {show(first)} has" if first != node else "in links of the graph"
+                raise graph_error(
+                    [node],
+                    f"its uplink has {found.bandwidth_mbps} Mbit/s and "
+                    f"{found.latency_us:g} us; expected {expected.bandwidth_mbps} and "
+                    f"{expected.latency_us:g} as {whose}: a cluster has one uplink per level",
+                )
+            links[level] = found
+        for level, (first, _) in of_level.items():
+            for node in self._of_level(level):
+                model = models.get(node)
+                if node not in width and not (model is not None and model.nic_rails):
+                    raise graph_error(
+                        [node],
+                        f"has no uplink, and node {show(first)} has one; expected one "
+                        f"of all of a level, or of none",
+                    )
+        return links
+
+    def _of_level(self, level: str) -> list[Node]:
+        return [node for node in self.names if self._called(node) == level]
+
+    def _place(self, owner: Node | None) -> str:
+        return "no domain" if owner is None else f"{self._called(owner)} {show(self.names[owner])}"
+
+    def _listed_links(self) -> dict[str, Link]:
+        links = {}
+        for level, values in self.further.get("links", {}).items():
+            at = f"links of {show(level)}"
+            if level not in self.depth:
+                raise graph_error(
+                    [], f"{at}: unknown level; expected one of {', '.join(self.depth)}"
+                )
+            if not isinstance(values, Mapping):
+                raise graph_error(
+                    [], f"{at} are {show(values)}; expected bandwidth_mbps, latency_us"
+                )
+            said = self.attributes.of((), values, EDGE_ATTRIBUTES)
+            if not said.get("bandwidth_mbps"):
+                raise graph_error([], f"{at}: bandwidth_mbps missing; expected at least 1 Mbit/s")
+            links[level] = Link(said["bandwidth_mbps"], said.get("latency_us", 0.0))
+        return links
+
+    def _wan(self) -> dict[tuple[str, str], Link]:
+        found: list[tuple[int, tuple[str, str], Link]] = []
+        pairs: set[frozenset[str]] = set()
+        for (a, b, kind), wire in self.wires.items():
+            if kind != "wan":
+                continue
+            ends = [self._owner(a), self._owner(b)]
+            names = []
+            for end in ends:
+                if end is None or self.kind[end] != _DOMAIN or self._rank(end):
+                    raise graph_error(
+                        [a, b],
+                        f"wan ends at {self._place(end)}; expected two domains of the outermost "
+                        f"level",
+                    )
+                names.append(self.names[end])
+            if len(set(names)) == 1 or frozenset(names) in pairs:
+                raise graph_error(
+                    [a, b],
+                    f"wan joins {' and '.join(map(show, names))}; expected two "
+                    f"domains, and each two of them once",
+                )
+            pairs.add(frozenset(names))
+            if wire.further.get("first") == names[1]:
+                names.reverse()
+            place = wire.further.get("index", MAX_AMOUNT)
+            found.append((place, (names[0], names[1]), Link(wire.mbps, wire.latency or 0.0)))
+        return {pair: link for _, pair, link in sorted(found, key=lambda one: one[0])}
+
+    # Hosts.
+
+    def _matrices(self) -> dict[str, GpuLinks]:
+        """Return the link matrices that host models have and that the graph lists, by name."""
+        found: dict[str, GpuLinks] = {}
+        for number, values in enumerate(self.further.get("gpu_links", ())):
+            at = f"gpu_links[{number}]"
+            try:
+                links = links_of_words(values)
+                words = {word for row in values["gpus"] for word in row.split()}
+                hash(links.name)
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise graph_error(
+                    [], f"{at} is {show(values)}; expected a link matrix as in a Cluster document"
+                ) from None
+            square = all(len(row) == links.gpus for row in (*links.kind, *links.nic_kind))
+            if not square or (*zip(*links.kind, strict=True),) != links.kind:
+                raise graph_error([], f"{at}: rows of other lengths; expected the same both ways")
+            unknown = words - values["classes"].keys() - {"X", "-"}
+            if unknown or links.name in found:
+                raise graph_error(
+                    [],
+                    f"{at}: {f'unknown word {show(min(unknown))}' if unknown else 'name twice'}; "
+                    f"expected words of its classes, and each name once",
+                )
+            found[links.name] = links
+        return {**LINK_MATRICES, **found}
+
+    def _host(self, node: Node) -> GraphHost:
+        said = {k: v for k, v in self.said[node].items() if k not in ("name", "index", "level")}
+        gpu_nodes = self._in_order("gpu", self.inside[node])
+        model = said.get("model")
+        if model is not None and model not in CATALOGUE:
+            raise graph_error(
+                [node],
+                f"host model {show(model)} is unknown; expected one of {', '.join(CATALOGUE)}",
+            )
+        if gpu_nodes:
+            self._count_gpus(node, said, gpu_nodes)
+        elif "gpus" not in said and model is None:
+            raise graph_error(
+                [node],
+                "has neither gpus, nor a model, nor GPUs in it; expected their number, 0 for none",
+            )
+        if hardware_of(said).gpus and hardware_of(said).gpu_model is None:
+            said["gpu_model"] = "gpu"
+        has = hardware_of(said)
+        links = self._links(node, said, gpu_nodes, has.gpus)
+        return GraphHost(
+            name=self.names[node],
+            parent=self._parent(node),
+            attributes=said,
+            gpus=has.gpus,
+            gpu_model=has.gpu_model,
+            gpu_memory=has.gpu_memory,
+            model=CATALOGUE[model] if model is not None else None,
+            links=links,
+            node=node,
+            gpu_nodes=gpu_nodes,
+        )
+
+    def _count_gpus(self, node: Node, said: dict[str, Any], gpu_nodes: Sequence[Node]) -> None:
+        """Note the GPUs in a host among its attributes, where these do not say the same."""
+        if said.get("gpus", len(gpu_nodes)) != len(gpu_nodes):
+            raise graph_error(
+                [node],
+                f"gpus is {said['gpus']}, and {len(gpu_nodes)} GPUs are in it; "
+                f"expected the same number",
+            )
+        if hardware_of(said).gpus != len(gpu_nodes):
+            said["gpus"] = len(gpu_nodes)
+        for ours, theirs in (("gpu_model", "model"), ("gpu_memory_mib", "memory_mib")):
+            told: dict[Any, Node] = {}
+            for gpu in gpu_nodes:
+                told.setdefault(self.said[gpu].get(theirs), gpu)
+            told.pop(None, None)
+            values = list(dict.fromkeys([*([said[ours]] if ours in said else ()), *told]))
+            if len(values) > 1:
+                raise graph_error(
+                    [told[values[-1]]],
+                    f"{theirs} is {show(values[-1])}; expected "
+                    f"{show(values[0])} as of the others in host {show(self.names[node])}",
+                )
+            has = hardware_of(said)
+            if values and values[0] != (has.gpu_model if theirs == "model" else has.gpu_memory):
+                said[ours] = values[0]
+
+    def _links(
+        self, node: Node, said: dict[str, Any], gpu_nodes: Sequence[Node], gpus: int
+    ) -> GpuLinks | None:
+        """Return the links between a host's GPUs; name a matrix of its edges in its attributes."""
+        named, model = said.get("gpu_links"), said.get("model")
+        whole = self.matrices.get(named or model or "")
+        if named is not None and (whole is None or whole.gpus < gpus):
+            what = (
+                "is unknown" if whole is None else f"is of {whole.gpus} GPUs, the host has {gpus}"
+            )
+            raise graph_error(
+                [node],
+                f"link matrix {show(named)} {what}; expected one of the graph's "
+                f"gpu_links, or of a host model, of as many GPUs",
+            )
+        listed = whole.first(gpus) if whole is not None and gpus else None
+        drawn = self._drawn(node, gpu_nodes, listed) if gpu_nodes else None
+        if drawn is None or (listed is not None and says_the_same(drawn, listed)):
+            return listed
+        if named is not None and listed is not None:
+            raise graph_error(
+                [node], f"by its edges {difference(drawn, listed)} of its matrix {named!r}"
+            )
+        if drawn not in self.made:
+            number = len(self.made) + 1
+            while f"links-{number}" in self.matrices:
+                number += 1
+            self.made[drawn] = f"links-{number}"
+            self.matrices[f"links-{number}"] = replace(drawn, name=f"links-{number}")
+        said["gpu_links"] = self.made[drawn]
+        return self.matrices[said["gpu_links"]]
+
+    def _drawn(self, node: Node, gpus: Sequence[Node], listed: GpuLinks | None) -> GpuLinks | None:
+        """Return the links that edges in a host make, without a name; None if nothing is drawn."""
+        numa = self._numa(node, gpus)
+        wires = self.links_inside[node]
+        if not wires:
+            unknown = GpuLinks("", ((0,) * len(gpus),) * len(gpus), ((0,) * len(gpus),) * len(gpus))
+            return replace(listed or unknown, name="", source="", numa=numa) if numa else None
+        nics = self._in_order("nic", self.inside[node])
+        place: dict[Node, int] = {end: i for i, end in enumerate((*gpus, *nics))}
+        ends = len(place)
+        numbered = [
+            (
+                place.setdefault(a, len(place)),
+                place.setdefault(b, len(place)),
+                LINK_KINDS.index(wire.kind) + 1,
+                wire.mbps,
+            )
+            for a, b, wire in wires
+        ]
+        through = tuple(
+            LINK_KINDS.index("numa") + 1 if self.kind[hub] == "numa" else len(LINK_KINDS)
+            for hub in list(place)[ends:]
+        )
+        key = (len(gpus), len(nics), through, tuple(sorted(numbered)))
+        if key not in self.joined:
+            self._count_work(node, *key)
+            self.joined[key] = wired_links(*key)
+        found = self.joined[key]
+        if len(gpus) > MOST_GPUS and not found.is_uniform:
+            raise graph_error(
+                [node],
+                f"has {len(gpus)} GPUs with different links; expected at most "
+                f"{MOST_GPUS}, or the same link between any two",
+            )
+        return replace(found, numa=numa)
+
+    def _count_work(
+        self, node: Node, gpus: int, nics: int, through: Sequence[int], wires: Sequence[Wire]
+    ) -> None:
+        """Refuse more different hosts, and larger ones, than can be looked at in a minute."""
+        self.work += gpus * (gpus + nics) * (1 + len(wires) // (gpus + nics)) + len(through) ** 2
+        if self.work > MAX_WORK:
+            raise graph_error(
+                [node],
+                "its links, and those of hosts before it, are too many to look at; "
+                "expected fewer hosts that differ, or fewer GPUs, NICs and switches in each",
+            )
+
+    def _numa(self, node: Node, gpus: Sequence[Node]) -> tuple[int, ...]:
+        """Return the NUMA node of each GPU of a host; nothing where none is in one."""
+        nodes = self._in_order("numa", self.inside[node])
+        number = {numa: self.said[numa].get("index", i) for i, numa in enumerate(nodes)}
+        found: list[int] = []
+        for gpu in gpus:
+            at = self.container[gpu]
+            while at not in number and at != node:
+                at = self.container[at]
+            if at != node:
+                found.append(number[at])
+            if len(found) not in (0, gpus.index(gpu) + 1):
+                raise graph_error(
+                    [gpu],
+                    "is in no NUMA node, and other GPUs of its host are; expected "
+                    "all of them, or none",
+                )
+        if len(set(number.values())) < len(number):
+            raise graph_error(
+                [node], "two of its NUMA nodes have one index; expected different ones"
+            )
+        return tuple(found)
