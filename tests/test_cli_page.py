@@ -140,6 +140,7 @@ def folder(tmp_path_factory):
     (here / "wan").symlink_to(DATA / "wan")
     (here / "dump").symlink_to(DATA / "slurm" / "v0.0.44")
     (here / "hivedscheduler.yaml").symlink_to(DATA / "hived" / "hivedscheduler.yaml")
+    (here / "ibnetdiscover.txt").symlink_to(DATA / "fabric" / "ibnetdiscover.txt")
     for name in ("throughput", "rtt", "egress"):
         (found,) = (DATA / "wan").glob(f"*{name}*.csv")
         (here / f"{name}.csv").symlink_to(found)

@@ -211,6 +211,52 @@ def convert_hived(
     write_dump(made, output)
 
 
+def convert_fabric(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="What ibnetdiscover or a cloud's command prints; also lists of instances.",
+        ),
+    ],
+    output: Output,
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A round or cluster whose hosts get the levels by name."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Host model of all hosts, without --into: dgx-h100."),
+    ] = None,
+) -> None:
+    """Turn a network (ibnetdiscover, AWS, GCP, OCI, Slurm, Topograph) into levels and domains.
+
+    The content tells what a file is. What is guessed, and what a tree of levels cannot say, is on
+    stderr.
+
+    Example: placewright convert fabric topology.json nodes.json --into round.json -o placed.json
+    """
+    check_output(output, *files, *([into] if into else []))
+    if into is not None and model is not None:
+        raise typer.BadParameter(f"{model}: expected it without --into", param_hint="--model")
+    from placewright.cli.views.tables import document_text
+    from placewright.instances.converters import read_fabric
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.files import write
+
+    try:
+        made = read_fabric(files, into=into, model=model)
+    except InvalidInputError as error:
+        if error.file is None:
+            raise wrong_argument(error, "--model") from None
+        raise
+    with interrupts.writing(output):
+        write(made.document, output)
+    for line in made.book.lines():
+        note(line)
+    note_written(output, f"fabric: {document_text(made.document)}")
+
+
 def convert_openb(
     nodes: Annotated[str, typer.Argument(metavar="NODES", help="CSV of the trace's nodes.")],
     pods: Annotated[str, typer.Argument(metavar="PODS", help="CSV of the trace's pods.")],
@@ -556,6 +602,7 @@ register(
             convert_skypilot,
             convert_hived,
         ),
+        "Networks": (convert_fabric,),
         "Traces": (
             convert_openb,
             convert_muri,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.fabric import read_fabric
 from placewright.instances.converters.hived.tenants import read_hived
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes, read_kubernetes
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
@@ -46,6 +47,7 @@ __all__ = [
     "is_dump",
     "read_chronus",
     "read_elasticflow",
+    "read_fabric",
     "read_hived",
     "read_itp",
     "read_kubernetes",

@@ -419,7 +419,11 @@ def load_documents(path: AnyPath) -> list[Any]:
         The file cannot be read, or a document is neither JSON nor YAML as `yaml_json` has it; lines
         are those of the file.
     """
-    file, text = os.fspath(path), load_text(path)
+    return documents_of(load_text(path), os.fspath(path))
+
+
+def documents_of(text: str, file: str) -> list[Any]:
+    """Return all documents of the text of a file; as `load_documents` does."""
     between = _YAML
     if text.lstrip()[:1] in ("{", "["):
         with suppress(InvalidInputError):

@@ -245,7 +245,7 @@ def read_levels(
     """
     short = [key.rpartition("/")[2] for key in keys]
     unique = len(set(short)) == len(short) and HOST_LEVEL not in short and "" not in short
-    names = dict(zip(keys, short if unique else map(_fitting, keys), strict=True))
+    names = dict(zip(keys, short if unique else map(fitting, keys), strict=True))
     domains: dict[str, DomainEntry] = {}
     leaf_of: dict[str, str] = {}
     unlabelled: list[str] = []
@@ -253,7 +253,7 @@ def read_levels(
         parent: str | None = None
         for key in keys:
             label = node.metadata.labels.get(key) or f"@{node.metadata.name}"
-            name = _fitting(label if parent is None else f"{parent}/{label}")
+            name = fitting(label if parent is None else f"{parent}/{label}")
             domains.setdefault(name, DomainEntry(name=name, level=names[key], parent=parent))
             parent = name
         if parent is not None:
@@ -266,7 +266,7 @@ def read_levels(
     return Levels(names, tuple(ordered), leaf_of, tuple(unlabelled), above, aliases or {})
 
 
-def _fitting(name: str) -> str:
+def fitting(name: str) -> str:
     """Return a name, or what stands for it if it is too long: its end, and a digest of it all."""
     if len(name) <= MAX_NAME:
         return name

@@ -1,0 +1,337 @@
+"""InfiniBand fabrics as ibnetdiscover prints them: hosts, switches and their links, as levels.
+
+A fat tree is a graph: hosts have several leaves, and leaves several spines. What is above the same
+switches becomes one domain, and the uplink of a domain is the sum of its links.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.support.live import is_name
+from placewright.instances.documents.cluster import LinkEntry
+from placewright.instances.errors import InvalidInputError
+from placewright.topology.units import HOST_LEVEL
+
+ADAPTERS = "adapters"
+LEVELS = ("leaf", "spine", "core")
+MAX_LINKS = 500_000
+MAX_LEAVES = 64
+"""Leaves that one host is joined to: more is the name of several."""
+
+MAX_PAIRS = 4_000_000
+"""Pairs of switches to compare; beyond, only those with wholly the same below are together."""
+
+_LATENCIES_US = (2.0, 3.0, 5.0)
+"""Those of `topology.builders.TREE_LINKS`, from the host up."""
+
+_LANE_MBPS = {
+    "SDR": 2_000,
+    "DDR": 4_000,
+    "QDR": 8_000,
+    "FDR10": 10_000,
+    "FDR": 13_636,
+    "EDR": 25_000,
+    "HDR": 50_000,
+    "NDR": 100_000,
+    "XDR": 200_000,
+}
+"""Data of one lane: InfiniBand Trade Association, roadmap and architecture specification."""
+
+_BLOCK = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([^"]{1,64})"\s*#\s*"([^"]{0,256})"')
+_EXTERNAL = r"(?:\[ext \d+\])?"
+_PORT = re.compile(
+    rf'\[\d+\]{_EXTERNAL}\s+"([^"]{{1,64}})"\[\d+\]{_EXTERNAL}(?:\([0-9a-fA-F]+\))?\s*#\s*'
+    r'"([^"]{0,256})"(.*)'
+)
+_RATE = re.compile(r"(?<!\S)(\d{1,2})x([A-Z]+\d*)(?!\S)")
+_ADAPTER = re.compile(
+    r"(\S+)(?: +((?:HCA-?|qib|hfi|ib[a-z]*)\d[\w.-]*|[A-Za-z][\w.-]*_\d+))?", re.IGNORECASE
+)
+_MODEL = re.compile(r"[^;:]+;([^;:]+):[^;:]+")
+
+
+@dataclass(slots=True)
+class Fabric:
+    """Hosts by their domains from the outermost level to the innermost, and uplinks by level.
+
+    None where a level has no switch above what is there.
+    """
+
+    levels: tuple[str, ...]
+    places: dict[str, tuple[str | None, ...]]
+    links: dict[str, LinkEntry] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Network:
+    """Switches by GUID with their descriptions, and Mbit/s from below to above."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    hosts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    switches: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    unrated: bool = False
+
+
+def is_ibnetdiscover(text: str) -> bool:
+    """Whether a text is what ibnetdiscover prints."""
+    return re.search(r"^(?:Switch|Ca)\s+\d+\s+\"|^switchguid=", text, re.MULTILINE) is not None
+
+
+def read_ibnetdiscover(text: str, book: Bookkeeping) -> Fabric:
+    """Return the levels of a fabric.
+
+    Raises `InvalidInputError`: a line is not what ibnetdiscover prints, or no host is at a switch.
+    """
+    network = _parse(text, book)
+    leaves = _leaves(network)
+    below: dict[str, Counter[str]] = {}
+    for host, links in network.hosts.items():
+        at = Counter({guid: rate for guid, rate in links.items() if guid in leaves})
+        if at and len(at) <= MAX_LEAVES:
+            below[host] = at
+        else:
+            why = f"is at more than {MAX_LEAVES} leaves" if at else "is at a spine, and no leaf"
+            book.leave("hosts", why, host)
+    if not below:
+        raise InvalidInputError(
+            "no switch has an adapter with the name of a host; expected what ibnetdiscover prints",
+            show_value=False,
+        )
+    return _levels(below, network, book)
+
+
+def _parse(text: str, book: Bookkeeping) -> _Network:
+    found = _Network()
+    devices: dict[tuple[str, str], str] = {}
+    shared: set[str] = set()
+    rows = 0
+    switch: str | None = None
+    for number, line in _lines(text):
+        if line.startswith(("Switch", "Ca", "Rt")):
+            block = _BLOCK.match(line)
+            if block is None:
+                raise _unreadable(number, line, 'Switch PORTS "S-GUID" # "description"')
+            switch = block[2] if block[1] == "Switch" else None
+            if switch is not None:
+                if switch in found.switches:
+                    raise _unreadable(number, line, "each switch once")
+                found.names[switch] = block[3]
+                found.switches[switch] = Counter()
+        elif line.startswith("[") and switch is not None:
+            port, rows = _PORT.match(line), rows + 1
+            if port is None or rows > MAX_LINKS:
+                what = '[PORT] "GUID"[PORT] # "description" lid N 4xNDR'
+                raise _unreadable(number, line, f"at most {MAX_LINKS:,} rows" if port else what)
+            rate = _rate(port[3])
+            found.unrated |= rate is None
+            if port[1].startswith("S-"):
+                found.names.setdefault(port[1], port[2])
+                found.switches[switch][port[1]] += rate or 1
+            elif (at := _host(port[1], port[2], book)) is not None:
+                shared |= {at[0]} if devices.setdefault(at, port[1]) != port[1] else set()
+                found.hosts[at[0]][switch] += rate or 1
+    for host in sorted(shared):
+        book.leave("hosts", "several adapters are the same device of it", host)
+        del found.hosts[host]
+    return found
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines that are not empty with their numbers, without a list of all."""
+    number, counted = 1, 0
+    for line in re.finditer(r"[^\r\n]+", text):
+        number += text.count("\n", counted, line.start())
+        counted = line.start()
+        yield number, line[0]
+
+
+def _unreadable(line: int, value: str, expected: str) -> InvalidInputError:
+    error = InvalidInputError(f"expected {expected}", value=value)
+    error.line = line
+    return error
+
+
+def _rate(text: str) -> int | None:
+    rate = _RATE.search(text)
+    lane = None if rate is None else _LANE_MBPS.get(rate[2])
+    return None if rate is None or lane is None else int(rate[1]) * lane or None
+
+
+def _host(guid: str, description: str, book: Bookkeeping) -> tuple[str, str] | None:
+    """Return the host and the device of an adapter; None if its description does not name them."""
+    named = _ADAPTER.fullmatch(description.strip())
+    host = named[1].strip("'") if named else ""
+    if named is None or host == "localhost" or not is_name(host):
+        why = "is a switch's own" if "Aggregation Node" in description else "names no host"
+        book.leave(ADAPTERS, why, guid)
+        return None
+    book.take(ADAPTERS)
+    return host, named[2] or guid
+
+
+def _leaves(network: _Network) -> set[str]:
+    """Return the switches that hosts are at; not a spine with a few hosts of its own.
+
+    All switches at such a spine have at least four times as many.
+    """
+    hosts = Counter(guid for links in network.hosts.values() for guid in links)
+    return {
+        guid
+        for guid, number in hosts.items()
+        if not network.switches[guid]
+        or any(hosts[other] < 4 * number for other in network.switches[guid])
+    }
+
+
+def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping) -> Fabric:
+    """Return levels from below up: what is in one domain, then what is above that."""
+    called = _called(network.names)
+    paths: dict[str, list[str | None]] = {host: [] for host in below}
+    domain_of: dict[str, str | None] = {host: host for host in below}
+    levels: list[str] = []
+    links: dict[str, LinkEntry] = {}
+    known: set[str] = set()
+    while below:
+        level = HOST_LEVEL if not levels else levels[-1]
+        if not network.unrated:
+            rates = Counter(sum(links.values()) for links in below.values())
+            links[level] = _link(level, len(levels), rates, book)
+        levels.append(LEVELS[len(levels)] if len(levels) < len(LEVELS) else f"tier-{len(levels)}")
+        groups = _groups(below)
+        home = {one: _home(rates, groups, called) for one, rates in below.items()}
+        inside: defaultdict[str, list[str]] = defaultdict(list)
+        for guid, group in groups.items():
+            inside[group].append(guid)
+        domain_of = {host: home.get(one or "") for host, one in domain_of.items()}
+        for host, path in paths.items():
+            domain = domain_of[host]
+            path.append(None if domain is None else _name(inside[domain], called))
+        _tell(level, levels[-1], below, groups, network, book)
+        known |= groups.keys()
+        below = _joining({one: inside[one] for one in sorted(set(home.values()))}, known, network)
+    places = {host: tuple(reversed(path)) for host, path in paths.items()}
+    return Fabric(tuple(reversed(levels)), places, links)
+
+
+def _joining(
+    inside: Mapping[str, list[str]], known: set[str], network: _Network
+) -> dict[str, Counter[str]]:
+    """Return the switches above domains, but for those that join nothing and lead no further up."""
+    above: dict[str, Counter[str]] = {one: Counter() for one in inside}
+    for one, guids in inside.items():
+        for guid in guids:
+            above[one].update({g: n for g, n in network.switches[guid].items() if g not in known})
+    number = Counter(guid for rates in above.values() for guid in rates)
+    ends = {g for g, n in number.items() if n == 1 and known.issuperset(network.switches[g])}
+    kept = {one: Counter({g: n for g, n in r.items() if g not in ends}) for one, r in above.items()}
+    return {one: rates for one, rates in kept.items() if rates}
+
+
+def _link(level: str, height: int, rates: Counter[int], book: Bookkeeping) -> LinkEntry:
+    """Return the commonest uplink of a level, the smallest if several are."""
+    most = max(rates.values())
+    rate = min(one for one, number in rates.items() if number == most)
+    latency = _LATENCIES_US[min(height, len(_LATENCIES_US) - 1)]
+    line = f"uplink of a {level}: {rate:,} Mbit/s, the sum of its links; guessed: {latency} us"
+    if len(rates) > 1:
+        others = rates.total() - most
+        line += f"; {others:,} have others, from {min(rates):,} to {max(rates):,}"
+    book.notes.append(line)
+    return LinkEntry(bandwidth_mbps=rate, latency_us=latency)
+
+
+def _groups(below: Mapping[str, Counter[str]]) -> dict[str, str]:
+    """Return, for each switch above, the first of those it is one domain with.
+
+    Two are together where at least half of what is below one of them is below both, counted by the
+    one with more.
+    """
+    members: defaultdict[str, set[str]] = defaultdict(set)
+    for one, rates in below.items():
+        for guid in rates:
+            members[guid].add(one)
+    first: dict[frozenset[str], str] = {}
+    same = {guid: first.setdefault(frozenset(members[guid]), guid) for guid in sorted(members)}
+    distinct = {one: sorted({same[guid] for guid in rates}) for one, rates in below.items()}
+    parent = {guid: guid for guid in first.values()}
+
+    def root(guid: str) -> str:
+        while parent[guid] != guid:
+            parent[guid] = guid = parent[parent[guid]]
+        return guid
+
+    if sum(len(guids) ** 2 for guids in distinct.values()) <= MAX_PAIRS:
+        shared = Counter(pair for guids in distinct.values() for pair in combinations(guids, 2))
+        for (a, b), number in shared.items():
+            if 2 * number >= max(len(members[a]), len(members[b])):
+                low, high = sorted((root(a), root(b)))
+                parent[high] = low
+    return {guid: root(same[guid]) for guid in same}
+
+
+def _home(rates: Counter[str], groups: Mapping[str, str], called: Mapping[str, str]) -> str:
+    """Return the group that has most of the links of one below it."""
+    total: Counter[str] = Counter()
+    for guid, rate in rates.items():
+        total[groups[guid]] += rate
+    return min(total, key=lambda group: (-total[group], called[group], group))
+
+
+def _tell(
+    level: str,
+    above: str,
+    below: Mapping[str, Counter[str]],
+    groups: Mapping[str, str],
+    network: _Network,
+    book: Bookkeeping,
+) -> None:
+    """Say what of the graph the tree does not keep."""
+    split = [one for one, rates in below.items() if len({groups[guid] for guid in rates}) > 1]
+    if split:
+        what = f"that a {level} is at several {above} domains: it is in that of most links"
+        book.cannot_say(what, *sorted(split))
+    several = sum(len(rates) > 1 for rates in below.values())
+    if several:
+        most = max(map(len, below.values()))
+        book.cannot_say(
+            f"which of up to {most} {above} switches carries what of a {level} ({several:,} have "
+            f"several)"
+        )
+    across = sum(other in groups for guid in groups for other in network.switches[guid]) // 2
+    if across:
+        book.cannot_say(f"links between {above} switches ({across:,} pairs)")
+
+
+def _called(names: Mapping[str, str]) -> dict[str, str]:
+    """Return short names of switches, and GUIDs where these are none or several have the same."""
+    short = {guid: _short(text.strip()) for guid, text in names.items()}
+    number = Counter(short.values())
+    return {
+        guid: name if is_name(name) and number[name] == 1 else guid for guid, name in short.items()
+    }
+
+
+def _short(description: str) -> str:
+    """Return the name in a description such as `MF0;A10-SPINE-02:MQM9701/U1`."""
+    model = _MODEL.fullmatch(description)
+    return model[1] if model else description
+
+
+def _name(guids: list[str], called: Mapping[str, str]) -> str:
+    """Return the name of a domain: its switch, or its first and last one."""
+    ordered = sorted((called[guid] for guid in guids), key=_natural)
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]}+{ordered[-1]}"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _parts(name)]
+
+
+def _parts(name: str) -> Iterator[str]:
+    return iter(re.findall(r"[0-9]{1,18}|[^0-9]+", name))

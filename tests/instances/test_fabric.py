@@ -1,0 +1,438 @@
+"""Networks as levels: ibnetdiscover's graph, clouds' topologies, hosts that get them by name."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from placewright.instances.converters import read_fabric
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.files import parse_cluster, parse_round, write
+
+DATA = Path(__file__).parents[1] / "data" / "fabric"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "topograph"
+
+
+def printed(links, names=None):
+    """Return what ibnetdiscover prints of links: (switch, switch or adapter, rate)."""
+    names = names or {}
+    switches = {a for a, _, _ in links} | {b for _, b, _ in links if b.startswith("S")}
+    rows = defaultdict(list)
+    for a, b, rate in links:
+        rows[a].append((b, rate))
+        if b.startswith("S"):
+            rows[b].append((a, rate))
+    lines = ["#", "# Topology file: generated on Sun Nov 29 12:00:00 2026", "#"]
+    for switch in sorted(switches):
+        description = names.get(switch, f"MF0;{switch}:MQM9700/U1")
+        lines += ["", f"switchguid=0x{switch}({switch})"]
+        lines += [f'Switch\t64 "S-{switch}"\t\t# "{description}" enhanced port 0 lid 1 lmc 0']
+        for port, (other, rate) in enumerate(rows[switch], 1):
+            kind = "S" if other.startswith("S") else "H"
+            guid = other.replace(" ", "-")
+            text = names.get(other, f"MF0;{other}:MQM9700/U1" if kind == "S" else other)
+            lines += [f'[{port}]\t"{kind}-{guid}"[1]({port:x})\t\t# "{text}" lid {port} {rate}']
+    return "\n".join(lines) + "\n"
+
+
+def rows(hosts, switch, device, rate="4xNDR"):
+    return [(switch, f"{host} {device}", rate) for host in hosts]
+
+
+def convert(tmp_path, text, name="fabric.txt", **options):
+    (tmp_path / name).write_text(text)
+    return read_fabric([tmp_path / name], **options)
+
+
+def domains_of(cluster: ClusterDocument):
+    """Return the domains around each host, the outermost first."""
+    above = {domain.name: domain.parent for domain in cluster.domains}
+
+    def path(name):
+        return () if name is None else (*path(above[name]), name)
+
+    return {name: path(entry.parent) for entry in cluster.hosts for name in expand(entry.name)}
+
+
+def lines_of(made):
+    return "\n".join(made.book.lines())
+
+
+def fat_tree(k):
+    """Return links of a k-ary fat tree: pods of k/2 edge and k/2 aggregation switches."""
+    half, links = k // 2, []
+    for pod in range(k):
+        for edge in range(half):
+            leaf = f"Se{pod}-{edge}"
+            links += rows([f"p{pod}e{edge}h{h}" for h in range(half)], leaf, "mlx5_0")
+            links += [(leaf, f"Sa{pod}-{agg}", "4xNDR") for agg in range(half)]
+        for agg in range(half):
+            for core in range(half):
+                links.append((f"Sa{pod}-{agg}", f"Sc{agg}-{core}", "4xNDR"))
+    return links
+
+
+@pytest.mark.parametrize("k", [4, 8])
+def test_a_fat_tree_has_its_edges_and_pods(tmp_path, k):
+    made = convert(tmp_path, printed(fat_tree(k)))
+    cluster = made.document
+    assert cluster.levels == ("core", "spine", "leaf")
+    half = k // 2
+    places = domains_of(cluster)
+    assert len(places) == k * half * half
+    for host, (_, spine, leaf) in places.items():
+        pod, edge = host[1:].split("h")[0].split("e")
+        assert leaf == f"Se{pod}-{edge}"
+        assert spine == f"Sa{pod}-0+Sa{pod}-{half - 1}"
+    assert cluster.links["host"].bandwidth_mbps == 400_000
+    assert cluster.links["leaf"].bandwidth_mbps == half * 400_000
+    assert cluster.links["spine"].bandwidth_mbps == half * half * 400_000
+    assert f"which of up to {half} spine switches carries what of a leaf" in lines_of(made)
+    assert "guessed: 2.0 us" in lines_of(made)
+
+
+def rails(units, hosts, number_of_rails, spines):
+    links = []
+    for unit in range(units):
+        names = [f"u{unit}h{h}" for h in range(hosts)]
+        for rail in range(number_of_rails):
+            leaf = f"Sleaf-{unit}-{rail}"
+            links += rows(names, leaf, f"mlx5_{rail}")
+            links += [(leaf, f"Sspine-{s}", "4xNDR") for s in range(spines)]
+    return links
+
+
+def test_leaves_of_rails_with_the_same_hosts_are_one_domain(tmp_path):
+    made = convert(tmp_path, printed(rails(3, 8, 4, 4)))
+    assert made.document.levels == ("spine", "leaf")
+    places = domains_of(made.document)
+    assert {leaf for _, leaf in places.values()} == {f"Sleaf-{u}-0+Sleaf-{u}-3" for u in range(3)}
+    assert all(f"-{host[1]}-" in leaf for host, (_, leaf) in places.items())
+    assert made.document.links["host"].bandwidth_mbps == 1_600_000
+    assert "which of up to 4 leaf switches carries what of a host (24 have several)" in lines_of(
+        made
+    )
+
+
+def test_one_host_at_several_units_does_not_make_them_one(tmp_path):
+    """A manager of the fabric is joined to leaves of two units, storage to a spine."""
+    links = rails(2, 8, 4, 4)
+    links += [("Sleaf-0-0", "ufm mlx5_0", "4xNDR"), ("Sleaf-1-0", "ufm mlx5_1", "4xNDR")]
+    links += [("Sspine-0", "nas mlx5_0", "4xNDR")]
+    made = convert(tmp_path, printed(links))
+    places = domains_of(made.document)
+    assert len({leaf for _, leaf in places.values()}) == 2
+    assert "ufm" in places and "nas" not in places
+    text = lines_of(made)
+    assert "is at several leaf domains: it is in that of most links: ufm" in text
+    assert "is at a spine, and no leaf: nas" in text
+
+
+def test_adapters_that_name_no_host_are_counted(tmp_path):
+    links = rails(1, 4, 2, 1)
+    links += [
+        ("Sleaf-0-0", "agg", "4xNDR"),
+        ("Sleaf-0-0", "card", "4xNDR"),
+        ("Sleaf-0-0", "twin1", "4xNDR"),
+        ("Sleaf-0-1", "twin2", "4xNDR"),
+    ]
+    names = {
+        "agg": "Mellanox Technologies Aggregation Node",
+        "card": "MT4129 ConnectX7   Mellanox Technologies",
+        "twin1": "ubuntu mlx5_0",
+        "twin2": "ubuntu mlx5_0",
+    }
+    made = convert(tmp_path, printed(links, names))
+    assert "is a switch's own: H-agg" in lines_of(made)
+    assert "names no host: H-card" in lines_of(made)
+    assert "several adapters are the same device of it: ubuntu" in lines_of(made)
+    assert len(made.document.hosts) == 4
+
+
+def test_routers_of_a_dragonfly_are_leaves_and_their_links_are_told(tmp_path):
+    links = []
+    routers = [f"Sg{g}r{r}" for g in range(3) for r in range(4)]
+    for i, router in enumerate(routers):
+        links += rows([f"{router[1:]}h{h}" for h in range(2)], router, "mlx5_0")
+        links += [(router, other, "4xHDR") for other in routers[i + 1 :] if other[:3] == router[:3]]
+    links += [("Sg0r0", "Sg1r0", "4xHDR"), ("Sg1r1", "Sg2r1", "4xHDR"), ("Sg0r2", "Sg2r2", "4xHDR")]
+    made = convert(tmp_path, printed(links))
+    assert made.document.levels == ("leaf",)
+    assert len(made.document.domains) == 12
+    assert "links between leaf switches (21 pairs)" in lines_of(made)
+
+
+def test_a_rate_that_is_not_known_leaves_uplinks_out(tmp_path):
+    text = printed(rails(2, 4, 1, 2)).replace("4xNDR", "4xZDR", 1)
+    assert convert(tmp_path, text).document.links == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Switch 64 S-1", "Switch PORTS"),
+        ("[1] no port", "[PORT]"),
+        ('Switch 64 "S-Sleaf-0-0" # "again" x', "each switch once"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(tmp_path, line, expected):
+    text = printed(rails(1, 4, 1, 1))
+    number = text.count("\n") + 1
+    with pytest.raises(InvalidInputError) as error:
+        convert(tmp_path, text + line + "\n")
+    assert f"fabric.txt:{number}: " in str(error.value)
+    assert expected in str(error.value)
+
+
+def test_a_host_at_very_many_leaves_is_left_out(tmp_path):
+    links = rails(1, 4, 1, 1) + [(f"Sx{i}", f"many mlx5_{i}", "4xNDR") for i in range(3_000)]
+    made = convert(tmp_path, printed(links))
+    assert "is at more than 64 leaves: many" in lines_of(made)
+
+
+def test_a_part_of_a_captured_fabric():
+    made = read_fabric([DATA / "ibnetdiscover.txt"], model="dgx-h100")
+    assert made.document.levels == ("spine", "leaf")
+    assert {leaf for _, leaf in domains_of(made.document).values()} == {
+        f"{side}09-P1-IBLEAF-01-0{unit}+{side}09-P1-IBLEAF-02-0{unit}"
+        for side, unit in (("A", 1), ("B", 5))
+    }
+
+
+def test_a_captured_fabric_has_its_scalable_units(tmp_path):
+    """Leaves are called IBLEAF-rail-unit there: eight units of hosts at four rails."""
+    if not SHARED.exists():
+        pytest.skip("needs captured fabrics")
+    made = read_fabric([SHARED / "output__ibnetdiscover__example.out"])
+    leaves = {leaf for _, leaf in domains_of(made.document).values()}
+    assert len(leaves) == 8
+    for leaf in leaves:
+        first, last = leaf.split("+")
+        assert first.split("-")[-2:] == ["01", last.split("-")[-1]]
+    assert made.book.total("adapters") == 582
+
+
+# Clouds.
+
+
+def test_aws_instances_have_layers(tmp_path):
+    made = read_fabric([DATA / "describe-instance-topology.json"])
+    cluster = made.document
+    assert cluster.levels == ("layer-1", "layer-2", "layer-3")
+    leaves = {name: path[-1][3:5] for name, path in domains_of(cluster).items()}
+    assert list(leaves.values()) == ["33", "33", "44"]
+    assert [(host.gpus, host.gpu_model) for host in cluster.hosts] == [(8, "H100-SXM5-80GB")] * 3
+    assert "it does not run, or its type has none: i-4444444444example" in lines_of(made)
+    assert "further pages" in lines_of(made)
+
+
+def test_aws_instances_of_three_and_four_layers(tmp_path):
+    rows_ = [("i-1", "abc"), ("i-2", "abc"), ("i-3", "abcd"), ("i-4", "abce")]
+    text = json.dumps(
+        {"Instances": [{"InstanceId": i, "NetworkNodes": list(nodes)} for i, nodes in rows_]}
+    )
+    made = convert(tmp_path, text, "topology.json")
+    leaves = {name: path[-1] for name, path in domains_of(made.document).items()}
+    assert leaves == {"i-1": "c+layer-4", "i-2": "c+layer-4", "i-3": "d", "i-4": "e"}
+    assert "one that stands for it is in its place: i-1, i-2" in lines_of(made)
+    assert "no GPUs: i-1, i-2, i-3, i-4" in lines_of(made)
+
+
+def test_gcp_instances_have_blocks(tmp_path):
+    made = read_fabric([DATA / "gcloud-instances.json"])
+    assert made.document.levels == ("cluster", "block", "subblock")
+    places = domains_of(made.document)
+    assert places["a3-0"][:2] == places["a3-1"][:2]
+    assert places["a3-0"][2] != places["a3-1"][2]
+    assert made.document.hosts[0].gpu_model == "H200"
+
+
+def test_gcp_describes_one_instance_in_yaml_by_default(tmp_path):
+    text = """
+name: a3-7
+machineType: zones/z/machineTypes/a3-megagpu-8g
+resourceStatus:
+  physicalHostTopology: {block: b, cluster: c, host: h, subblock: s}
+"""
+    made = convert(tmp_path, text, "instance.yaml")
+    assert domains_of(made.document) == {"a3-7": ("c", "b", "s")}
+
+
+def test_oci_hosts_have_blocks_and_the_names_of_nodes(tmp_path):
+    made = read_fabric([DATA / "oci-compute-hosts.json", DATA / "oci-nodes.json"])
+    assert made.document.levels == ("hpc-island", "network-block", "local-block")
+    places = domains_of(made.document)
+    assert {name: path[-1][-1] for name, path in places.items()} == {
+        "10.0.0.10": "a",
+        "10.0.0.11": "b",
+    }
+    assert "runs no instance: computehost2" in lines_of(made)
+
+
+def test_oci_metadata_by_host(tmp_path):
+    data = {
+        "customerHPCIslandId": "island",
+        "customerHostId": "host",
+        "customerLocalBlock": "local",
+        "customerNetworkBlock": "block",
+    }
+    made = convert(tmp_path, json.dumps({"gpu-0": data, "gpu-1": data}), "hosts.json")
+    assert domains_of(made.document) == dict.fromkeys(
+        ("gpu-0", "gpu-1"), ("island", "block", "local")
+    )
+
+
+def test_labels_of_nodes_are_levels_where_nothing_else_is_said(tmp_path):
+    nodes = [
+        {
+            "kind": "Node",
+            "metadata": {
+                "name": f"n{i}",
+                "labels": {f"fabric.topograph.run/tier-{t}": f"t{t}-{i >> t}" for t in (0, 1)},
+            },
+        }
+        for i in range(4)
+    ]
+    made = convert(tmp_path, json.dumps({"kind": "List", "items": nodes}), "nodes.json")
+    assert made.document.levels == ("tier-1", "tier-0")
+    assert domains_of(made.document)["n3"] == ("t1-1", "t0-3")
+
+
+def test_topologies_of_slurm(tmp_path):
+    text = (
+        "SwitchName=top Switches=s[0-1]\nSwitchName=s0 Nodes=h[0-1]\nSwitchName=s1 Nodes=h[2-3]\n"
+    )
+    made = convert(tmp_path, text, "topology.conf", model="dgx-h100")
+    assert domains_of(made.document)["h3"] == ("top", "s1")
+    rows_ = [{"topology": "t", "tree": {"switches": [{"switch": "s0", "nodes": "h[0-1]"}]}}]
+    made = convert(tmp_path, json.dumps(rows_), "topology.yaml", model="dgx-h100")
+    assert domains_of(made.document)["h1"] == ("s0",)
+
+
+# Into a cluster or a round.
+
+HOST = {"gpus": 8, "gpu_model": "H100"}
+
+
+def into(tmp_path, cluster, files=(), **fields):
+    head = {"apiVersion": "placewright/v1alpha2"}
+    if fields:
+        write(
+            parse_round({**head, "kind": "Round", "cluster": cluster, **fields}),
+            tmp_path / "r.json",
+        )
+    else:
+        write(parse_cluster({**head, "kind": "Cluster", **cluster}), tmp_path / "r.json")
+    names = ("describe-instance-topology.json", "describe-instances.json")
+    return read_fabric(files or [DATA / name for name in names], into=tmp_path / "r.json")
+
+
+def test_hosts_of_a_round_get_levels_by_name(tmp_path):
+    made = into(tmp_path, {"hosts": [{"name": "h[0-3]", **HOST}]}, name="now")
+    round_ = made.document
+    assert isinstance(round_, Round)
+    assert round_.name == "now"
+    assert [host.name for host in round_.cluster.hosts] == ["h[0-1]", "h2", "h3"]
+    assert {name: path[-1] for name, path in domains_of(round_.cluster).items()} == {
+        "h0": "nn-3333333333example",
+        "h1": "nn-3333333333example",
+        "h2": "nn-4444444444example",
+        "h3": "h3+layer-3",
+    }
+    assert round_.policy.spread_weights == {"layer-1": 16, "layer-2": 4, "layer-3": 1}
+    assert "that the network does not have: each is alone: h3" in lines_of(made)
+
+
+def test_levels_around_those_of_the_network_stay(tmp_path):
+    cluster = {
+        "levels": ["region", "rack"],
+        "domains": [
+            {"name": "us", "level": "region"},
+            {"name": "k0", "level": "rack", "parent": "us"},
+            {"name": "k1", "level": "rack", "parent": "us"},
+        ],
+        "hosts": [
+            {"name": "h[0-1]", "parent": "k0", **HOST},
+            {"name": "h[2-3]", "parent": "k1", **HOST},
+        ],
+        "links": {"rack": {"bandwidth_mbps": 1, "latency_us": 1.0}},
+    }
+    made = into(tmp_path, cluster)
+    assert made.document.levels == ("region", "layer-1", "layer-2", "layer-3")
+    assert domains_of(made.document)["h3"] == ("us", "h3+layer-1", "h3+layer-2", "h3+layer-3")
+    assert made.document.links == {}
+    assert "in place of which are those of the network: rack" in lines_of(made)
+
+
+def test_a_job_that_names_a_level_that_goes_is_named(tmp_path):
+    cluster = {
+        "levels": ["rack"],
+        "domains": [{"name": "k0", "level": "rack"}, {"name": "k1", "level": "rack"}],
+        "hosts": [{"name": "h0", "parent": "k0", **HOST}, {"name": "h1", "parent": "k1", **HOST}],
+    }
+    group = {"count": 1, "gpu": 8, "required": "rack"}
+    jobs = [{"name": "j", "options": [{"groups": [group]}]}]
+    with pytest.raises(InvalidInputError) as error:
+        into(tmp_path, cluster, jobs=jobs)
+    assert "r.json" in str(error.value)
+    assert "rack" in str(error.value)
+
+
+def test_a_round_with_none_of_the_hosts_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"x0.*is no host of the network; expected names"):
+        into(tmp_path, {"hosts": [{"name": "x0", **HOST}]})
+
+
+def test_links_of_a_fabric_go_into_a_round(tmp_path):
+    (tmp_path / "ib.txt").write_text(printed(rails(2, 2, 4, 2)))
+    names = [f"u{u}h{h}.example.org" for u in range(2) for h in range(2)]
+    cluster = {"hosts": [{"name": name, **HOST} for name in names]}
+    made = into(tmp_path, cluster, [tmp_path / "ib.txt"])
+    assert set(made.document.links) == {"host", "leaf"}
+    assert made.document.levels == ("spine", "leaf")
+
+
+# What is no network.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", "expected what ibnetdiscover"),
+        ("[1]", "expected what ibnetdiscover"),
+        ("just words", "expected valid JSON"),
+        ('{"Instances": [\n{"InstanceId": "i-1", "NetworkNodes": 5}]}', "x.json:2: "),
+        ('{"Instances": [\n{"InstanceId": "i 1", "NetworkNodes": ["a"]}]}', "x.json:2: "),
+        ('{"Instances": [\n{"InstanceId": "i-1", "NetworkNodes": [{}]}]}', "x.json:2: "),
+        ('[{"name": "a", "resourceStatus": {}},\n 7]', "x.json:2: "),
+        ('[{"id": "i", "networkNodes": ["a"]},\n{"id": "i", "networkNodes": "b"}]', "x.json:2: "),
+        ('[{"id": "i", "networkNodes": ["a"]},\n{"id": "i", "networkNodes": ["b"]}]', "x.json:2: "),
+        ('[{"name": "a", "resourceStatus": {"physicalHostTopology": 7}}]', "expected an object"),
+        ("[" * 5_000 + "]" * 5_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_network_is_one_error(tmp_path, text, expected):
+    with pytest.raises(InvalidInputError) as error:
+        convert(tmp_path, text, "x.json")
+    assert expected in str(error.value)
+    assert "x.json" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_two_networks_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text(printed(rails(1, 2, 1, 1)))
+    with pytest.raises(InvalidInputError, match="several networks; expected one"):
+        read_fabric([tmp_path / "a.txt", DATA / "gcloud-instances.json"])
+    with pytest.raises(InvalidInputError, match="of another cloud"):
+        read_fabric([DATA / "gcloud-instances.json", DATA / "describe-instance-topology.json"])
+
+
+def test_an_unknown_host_model_is_refused():
+    with pytest.raises(InvalidInputError, match="unknown host model"):
+        read_fabric([DATA / "gcloud-instances.json"], model="dgx")
