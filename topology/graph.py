@@ -119,6 +119,9 @@ GRAPH_ATTRIBUTES: Mapping[str, type] = MappingProxyType(
         "resources": list,
     }
 )
+TOLD = ("host", "rail", "busy", "free")
+"""Attributes that `to_graph` writes for whoever looks at a node, and that say nothing more."""
+
 SWITCHES = ("switch", "nvswitch", "pcie", "rail")
 FABRIC = ("uplink", "rail", "wan")
 
@@ -177,6 +180,8 @@ class GraphCluster:
         Uplinks by level, links between outermost domains.
     further : mapping
         The other attributes of the graph.
+    left_out : sequence of str
+        What was read, and is not in this, with its number.
     """
 
     name: str
@@ -186,6 +191,7 @@ class GraphCluster:
     links: Mapping[str, Link]
     wan: Mapping[tuple[str, str], Link]
     further: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
 
 
 def hardware_of(attributes: Mapping[str, Any]) -> HostHardware:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from placewright.topology.graph import GraphError, Node
+from placewright.topology.catalogue import LINK_MATRICES, Link
+from placewright.topology.gpu_links import GpuLinks, links_of_words
+from placewright.topology.graph import EDGE_ATTRIBUTES, TOLD, GraphError, Node
 
 MAX_AMOUNT = 10**12
 MAX_LATENCY_US = 1e9
@@ -51,9 +54,16 @@ def graph_error(at: Sequence[Node], wrong: str) -> GraphError:
 
 
 class Attributes:
-    """Checks attributes against their tables; unknown names are compared once."""
+    """Checks attributes against their tables; unknown names are compared once.
+
+    Attributes
+    ----------
+    own : Counter of object
+        Names of the user's own attributes, and how often each occurs.
+    """
 
     def __init__(self) -> None:
+        self.own: Counter[object] = Counter()
         self._seen: set[tuple[int, object]] = set()
 
     def of(self, at: Sequence[Node], given: Any, known: Mapping[str, type]) -> dict[str, Any]:
@@ -64,6 +74,7 @@ class Attributes:
                 continue
             if name not in known:
                 self._refuse_misspelled(at, name, known)
+                self.own[name] += name not in TOLD
                 continue
             found[name] = _of_type(value, known[name])
             if found[name] is None:
@@ -101,3 +112,51 @@ def _of_type(value: Any, kind: type) -> Any:
     if kind is dict:
         return dict(value) if isinstance(value, Mapping) else None
     return str(value) if isinstance(value, str) and value else None
+
+
+# What the graph itself lists.
+
+
+def listed_links(
+    listed: Mapping[str, Any], levels: Collection[str], attributes: Attributes
+) -> dict[str, Link]:
+    """Return the uplinks that a graph lists, by level."""
+    links = {}
+    for level, values in listed.items():
+        at = f"links of {show(level)}"
+        if level not in levels:
+            raise graph_error([], f"{at}: unknown level; expected one of {', '.join(levels)}")
+        if not isinstance(values, Mapping):
+            raise graph_error([], f"{at} are {show(values)}; expected bandwidth_mbps, latency_us")
+        said = attributes.of((), values, EDGE_ATTRIBUTES)
+        if not said.get("bandwidth_mbps"):
+            raise graph_error([], f"{at}: bandwidth_mbps missing; expected at least 1 Mbit/s")
+        links[level] = Link(said["bandwidth_mbps"], said.get("latency_us", 0.0))
+    return links
+
+
+def listed_matrices(listed: Sequence[Any]) -> dict[str, GpuLinks]:
+    """Return the link matrices that host models have and that the graph lists, by name."""
+    found: dict[str, GpuLinks] = {}
+    for number, values in enumerate(listed):
+        at = f"gpu_links[{number}]"
+        try:
+            links = links_of_words(values)
+            words = {word for row in values["gpus"] for word in row.split()}
+            hash(links.name)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise graph_error(
+                [], f"{at} is {show(values)}; expected a link matrix as in a Cluster document"
+            ) from None
+        square = all(len(row) == links.gpus for row in (*links.kind, *links.nic_kind))
+        if not square or (*zip(*links.kind, strict=True),) != links.kind:
+            raise graph_error([], f"{at}: rows of other lengths; expected the same both ways")
+        unknown = words - values["classes"].keys() - {"X", "-"}
+        if unknown or links.name in found:
+            raise graph_error(
+                [],
+                f"{at}: {f'unknown word {show(min(unknown))}' if unknown else 'name twice'}; "
+                f"expected words of its classes, and each name once",
+            )
+        found[links.name] = links
+    return {**LINK_MATRICES, **found}

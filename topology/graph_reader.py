@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from placewright.topology.catalogue import CATALOGUE, LINK_MATRICES, Link
+from placewright.topology.catalogue import CATALOGUE, Link
 from placewright.topology.gpu_links import (
     LINK_KINDS,
     MOST_GPUS,
     GpuLinks,
-    links_of_words,
     words_of_links,
 )
 from placewright.topology.graph import (
@@ -30,6 +29,8 @@ from placewright.topology.graph_attributes import (
     MAX_AMOUNT,
     Attributes,
     graph_error,
+    listed_links,
+    listed_matrices,
     show,
 )
 from placewright.topology.units import HOST_LEVEL
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 MAX_WORK = 50_000_000
 """Steps that the link matrices of all hosts may take; equal hosts count once."""
 
+_MOST_TOLD = 5
 _DOMAIN = "domain"
 _INSIDE = ("gpu", "nic", "numa", "switch")
 _CONTAINERS = {
@@ -100,6 +102,7 @@ class _Reader:
         self.made: dict[GpuLinks, str] = {}
         self.joined: dict[tuple[int, int, tuple[int, ...], tuple[Wire, ...]], GpuLinks] = {}
         self.work = 0
+        self.dropped: Counter[str] = Counter()
 
     def read(self) -> GraphCluster:
         """Return what the graph says."""
@@ -107,11 +110,13 @@ class _Reader:
             self._read_node(node, data)
         for a, b, data in self.graph.edges(data=True):
             self._read_edge(a, b, data)
+        if HOST_LEVEL not in self.kind.values():
+            raise graph_error([], "no node is of kind host; expected at least one")
         self.levels = self._levels()
         self.depth = {level: d for d, level in enumerate((*self.levels, HOST_LEVEL))}
         self._read_containment()
         self.names = self._names()
-        self.matrices = self._matrices()
+        self.matrices = listed_matrices(self.further.get("gpu_links", ()))
         self._sort_wires()
         hosts = [self._host(node) for node in self._in_order(HOST_LEVEL)]
         links, wan = self._uplinks(hosts), self._wan()
@@ -129,7 +134,16 @@ class _Reader:
             links=links,
             wan=wan,
             further=further,
+            left_out=self._left_out(),
         )
+
+    def _left_out(self) -> list[str]:
+        """Say what was read, and is not in the cluster."""
+        own = self.attributes.own.most_common(_MOST_TOLD)
+        found = [(f"left out: attribute {show(name)}", number) for name, number in own]
+        more = self.attributes.own.total() - sum(number for _, number in own)
+        found += [("left out: other attributes", more), *self.dropped.items()]
+        return [f"{what}: {number:,}" for what, number in found if number]
 
     def _read_node(self, node: Node, data: Mapping[str, Any]) -> None:
         kind, level = data.get("kind"), data.get("level")
@@ -191,7 +205,10 @@ class _Reader:
     def _levels(self) -> tuple[str, ...]:
         """Return the levels above the host: those listed, or else as hosts lie in them."""
         given = self.further.get("levels")
-        used = {said["level"]: node for node, said in self.said.items() if "level" in said}
+        used: dict[str, Node] = {}
+        for node, said in self.said.items():
+            if "level" in said:
+                used.setdefault(said["level"], node)
         if given is None:
             levels = self._levels_of_hosts()
             lost = [level for level in used if level not in levels]
@@ -336,8 +353,6 @@ class _Reader:
                         [node],
                         f"name {show(name)} is that of {show(other)}, too; expected each name once",
                     )
-        if HOST_LEVEL not in self.kind.values():
-            raise graph_error([], "no node is of kind host; expected at least one")
         return names
 
     def _domains(self) -> list[tuple[str, str, str | None]]:
@@ -392,6 +407,8 @@ class _Reader:
                 continue
             x, y = self._owner(a), self._owner(b)
             if x == y and x is not None and self.kind[x] == _DOMAIN:
+                inside_rails = "rail" in (self.graph.nodes[a]["kind"], self.graph.nodes[b]["kind"])
+                self.dropped["left out: links between switches of one domain"] += not inside_rails
                 continue
             child, above = (y, x) if y is not None and self.container.get(y) == x else (x, y)
             if child is None or child == above or self.container.get(child) != above:
@@ -403,7 +420,7 @@ class _Reader:
             width[child] += wire.mbps
             if wire.latency is not None:
                 latency[child] = max(latency.get(child, 0.0), wire.latency)
-        links = self._listed_links()
+        links = listed_links(self.further.get("links", {}), self.depth, self.attributes)
         models = {host.node: host.model for host in hosts}
         of_level: dict[str, tuple[Node, Link]] = {}
         for node, mbps in width.items():
@@ -445,24 +462,6 @@ class _Reader:
     def _place(self, owner: Node | None) -> str:
         return "no domain" if owner is None else f"{self._called(owner)} {show(self.names[owner])}"
 
-    def _listed_links(self) -> dict[str, Link]:
-        links = {}
-        for level, values in self.further.get("links", {}).items():
-            at = f"links of {show(level)}"
-            if level not in self.depth:
-                raise graph_error(
-                    [], f"{at}: unknown level; expected one of {', '.join(self.depth)}"
-                )
-            if not isinstance(values, Mapping):
-                raise graph_error(
-                    [], f"{at} are {show(values)}; expected bandwidth_mbps, latency_us"
-                )
-            said = self.attributes.of((), values, EDGE_ATTRIBUTES)
-            if not said.get("bandwidth_mbps"):
-                raise graph_error([], f"{at}: bandwidth_mbps missing; expected at least 1 Mbit/s")
-            links[level] = Link(said["bandwidth_mbps"], said.get("latency_us", 0.0))
-        return links
-
     def _wan(self) -> dict[tuple[str, str], Link]:
         found: list[tuple[int, tuple[str, str], Link]] = []
         pairs: set[frozenset[str]] = set()
@@ -494,32 +493,6 @@ class _Reader:
 
     # Hosts.
 
-    def _matrices(self) -> dict[str, GpuLinks]:
-        """Return the link matrices that host models have and that the graph lists, by name."""
-        found: dict[str, GpuLinks] = {}
-        for number, values in enumerate(self.further.get("gpu_links", ())):
-            at = f"gpu_links[{number}]"
-            try:
-                links = links_of_words(values)
-                words = {word for row in values["gpus"] for word in row.split()}
-                hash(links.name)
-            except (AttributeError, KeyError, TypeError, ValueError):
-                raise graph_error(
-                    [], f"{at} is {show(values)}; expected a link matrix as in a Cluster document"
-                ) from None
-            square = all(len(row) == links.gpus for row in (*links.kind, *links.nic_kind))
-            if not square or (*zip(*links.kind, strict=True),) != links.kind:
-                raise graph_error([], f"{at}: rows of other lengths; expected the same both ways")
-            unknown = words - values["classes"].keys() - {"X", "-"}
-            if unknown or links.name in found:
-                raise graph_error(
-                    [],
-                    f"{at}: {f'unknown word {show(min(unknown))}' if unknown else 'name twice'}; "
-                    f"expected words of its classes, and each name once",
-                )
-            found[links.name] = links
-        return {**LINK_MATRICES, **found}
-
     def _host(self, node: Node) -> GraphHost:
         said = {k: v for k, v in self.said[node].items() if k not in ("name", "index", "level")}
         gpu_nodes = self._in_order("gpu", self.inside[node])
@@ -538,6 +511,7 @@ class _Reader:
             )
         if hardware_of(said).gpus and hardware_of(said).gpu_model is None:
             said["gpu_model"] = "gpu"
+            self.dropped["hosts without the model of their GPUs, which is called gpu"] += 1
         has = hardware_of(said)
         links = self._links(node, said, gpu_nodes, has.gpus)
         return GraphHost(
@@ -608,6 +582,10 @@ class _Reader:
                 number += 1
             self.made[drawn] = f"links-{number}"
             self.matrices[f"links-{number}"] = replace(drawn, name=f"links-{number}")
+        wires = [wire for *_, wire in self.links_inside[node]]
+        self.dropped["left out: latency_us of links in hosts"] += sum(
+            bool(w.latency) for w in wires
+        )
         said["gpu_links"] = self.made[drawn]
         return self.matrices[said["gpu_links"]]
 
@@ -664,18 +642,20 @@ class _Reader:
         nodes = self._in_order("numa", self.inside[node])
         number = {numa: self.said[numa].get("index", i) for i, numa in enumerate(nodes)}
         found: list[int] = []
+        outside: list[Node] = []
         for gpu in gpus:
             at = self.container[gpu]
             while at not in number and at != node:
                 at = self.container[at]
-            if at != node:
+            if at == node:
+                outside.append(gpu)
+            else:
                 found.append(number[at])
-            if len(found) not in (0, gpus.index(gpu) + 1):
-                raise graph_error(
-                    [gpu],
-                    "is in no NUMA node, and other GPUs of its host are; expected "
-                    "all of them, or none",
-                )
+        if outside and found:
+            raise graph_error(
+                outside[:1],
+                "is in no NUMA node, and other GPUs of its host are; expected all of them, or none",
+            )
         if len(set(number.values())) < len(number):
             raise graph_error(
                 [node], "two of its NUMA nodes have one index; expected different ones"

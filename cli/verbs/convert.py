@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.format.output import (
+    STANDARD,
     Panels,
     check_output,
     note,
@@ -255,6 +256,40 @@ def convert_fabric(
     for line in made.book.lines():
         note(line)
     note_written(output, f"fabric: {document_text(made.document)}")
+
+
+def convert_graph(
+    graph: Annotated[
+        str, typer.Argument(metavar="GRAPH", help="Node-link JSON or GraphML; - is stdin.")
+    ],
+    output: Output = STANDARD,
+) -> None:
+    """Turn a graph of hosts, GPUs, switches and links into a cluster.
+
+    What of the graph is not in the cluster is counted on stderr.
+
+    Example: placewright convert graph graph.json -o cluster.yaml
+    """
+    check_output(output, graph)
+    from placewright.cli.views.tables import document_text
+    from placewright.instances.checks.cluster import check_cluster
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.files import write
+    from placewright.instances.io.graph_files import load_graph
+    from placewright.topology.graph_reader import read_graph
+
+    read = load_graph(graph)
+    try:
+        cluster = ClusterDocument.from_graph(read)
+        check_cluster(cluster)
+    except InvalidInputError as error:
+        raise error.inside(graph) from None
+    with interrupts.writing(output):
+        write(cluster, output)
+    for line in read_graph(read).left_out:
+        note(line)
+    note_written(output, f"graph: {document_text(cluster)}")
 
 
 def convert_openb(
@@ -587,7 +622,10 @@ def convert_itp(
 
 
 convert = typer.Typer(
-    name="convert", cls=Panels, help="Turn a trace or a dump into a round.", no_args_is_help=True
+    name="convert",
+    cls=Panels,
+    help="Turn a trace or a dump into a round, a graph into a cluster.",
+    no_args_is_help=True,
 )
 register(
     convert,
@@ -601,6 +639,7 @@ register(
             convert_manifest,
             convert_skypilot,
             convert_hived,
+            convert_graph,
         ),
         "Networks": (convert_fabric,),
         "Traces": (

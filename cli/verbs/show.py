@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from placewright.instances.documents.round import Round
 
 
+class GraphDetail(StrEnum):
+    """How far down a graph goes."""
+
+    HOST = "host"
+    GPU = "gpu"
+
+
 def show(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Cluster, round or plan; - is stdin.")
@@ -40,17 +48,29 @@ def show(
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Draw a map as .png or .svg instead."),
     ] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Write the graph of the cluster as .json or .graphml.")
+    ] = False,
+    detail: Annotated[
+        GraphDetail, typer.Option(help="Whether the graph has hosts alone, or GPUs and links, too.")
+    ] = GraphDetail.GPU,
     lenient: Lenient = False,
 ) -> None:
     """Draw a cluster as a tree, a round as a tree with its jobs, a plan as a map of its GPUs.
 
     A plan is drawn on the cluster of its round, and only if it is valid (else exit 7). Below the
     map is a timeline of each group of jobs that take turns, or a chart of the leases in which jobs
-    do what was promised of them, or the load of regions and links, before and after.
+    do what was promised of them, or the load of regions and links, before and after. With --graph
+    the cluster is written as a graph, which convert graph and NetworkX read.
 
     Example: placewright show round.yaml --plan plan.json -o plan.png
     """
     check_one_stdin(file, plan_file, round_file)
+    if graph:
+        if plan_file is not None or round_file is not None:
+            raise typer.BadParameter("--graph is of a cluster; expected no --plan and no --round")
+        _write_graph(file, picture or STANDARD, detail, lenient)
+        return
     if picture is not None:
         from placewright.cli.views.picture import check_picture
 
@@ -118,6 +138,29 @@ def show(
 
         print_jobs_of_round(console, round_)
     views.round_charts(console, round_)
+
+
+def _write_graph(file: str, output: str, detail: GraphDetail, lenient: bool) -> None:
+    """Write the graph of a cluster, or of that of a round."""
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.documents.round import Round
+    from placewright.instances.io.files import load
+    from placewright.instances.io.graph_files import GRAPH_SUFFIXES, write_graph
+
+    if output != STANDARD and not output.lower().endswith(GRAPH_SUFFIXES):
+        raise typer.BadParameter(
+            f"{output}: expected {' or '.join(GRAPH_SUFFIXES)} with --graph", param_hint="-o"
+        )
+    check_output(output, file)
+    document = load(file, lenient=lenient)
+    cluster = document.cluster if isinstance(document, Round) else document
+    if not isinstance(cluster, ClusterDocument):
+        raise typer.BadParameter(f"{file} is a {document.kind}; expected a Round or a Cluster")
+    graph = cluster.to_graph(detail.value)
+    with interrupts.writing(output):
+        write_graph(graph, output)
+    made = f"{graph.number_of_nodes():,} nodes, {graph.number_of_edges():,} edges"
+    note_written(output, f"graph of {cluster.name}: {made}")
 
 
 def _read(

@@ -63,6 +63,7 @@ def _factories(kind: type[Document]) -> tuple[tuple[str, Any], ...]:
 
 
 NAME = r"^[A-Za-z0-9._:/@|+=-]+$"
+HOST_NAME = r"^[A-Za-z0-9._:/@|+=-]+(\[[0-9]{1,9}-[0-9]{1,9}\])?$"
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]
 PriorityNumber = Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)]
 Flag = Annotated[bool, Field(strict=True)]

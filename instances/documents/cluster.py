@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from placewright.instances.documents.annotations import Annotations
 from placewright.instances.documents.base import (
     API_VERSION,
+    HOST_NAME,
     MAX_AMOUNT,
     Document,
     Flag,
@@ -19,6 +20,7 @@ from placewright.instances.documents.base import (
     Many,
     Name,
 )
+from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.quantities import (
     Mib,
@@ -27,7 +29,7 @@ from placewright.instances.documents.quantities import (
     memory_text,
     whole_units,
 )
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import ENTRY, InvalidInputError
 from placewright.topology.catalogue import CATALOGUE, LINK_MATRICES, Link
 from placewright.topology.gpu_links import GpuLinks, LinkKind, links_of_words
 from placewright.topology.graph import (
@@ -39,6 +41,7 @@ from placewright.topology.graph import (
     draw_graph,
     hardware_of,
 )
+from placewright.topology.graph_attributes import show
 from placewright.topology.graph_reader import read_graph
 
 if TYPE_CHECKING:
@@ -46,7 +49,6 @@ if TYPE_CHECKING:
 
 MAX_GPUS_PER_HOST = 1024
 
-HOST_NAME = r"^[A-Za-z0-9._:/@|+=-]+(\[[0-9]{1,9}-[0-9]{1,9}\])?$"
 HostName = Annotated[str, Field(min_length=1, max_length=253, pattern=HOST_NAME)]
 
 
@@ -182,28 +184,27 @@ class ClusterDocument(Document):
                     f"a domain once"
                 )
         hosts, first_of = _entries(said.hosts)
+        values = {
+            "name": said.name,
+            "levels": said.levels,
+            "domains": [
+                dict(zip(DomainEntry.model_fields, one, strict=True)) for one in said.domains
+            ],
+            "hosts": hosts,
+            "links": {level: asdict(link) for level, link in said.links.items()},
+            "wan": [{"between": ends, **asdict(link)} for ends, link in said.wan.items()],
+            "pools": said.further.get("pools", ()),
+            "gpu_links": said.further["gpu_links"],
+        }
         try:
-            return cls.model_validate(
-                {
-                    "name": said.name,
-                    "levels": said.levels,
-                    "domains": [
-                        {"name": name, "level": level, "parent": parent}
-                        for name, level, parent in said.domains
-                    ],
-                    "hosts": hosts,
-                    "links": {level: asdict(link) for level, link in said.links.items()},
-                    "wan": [{"between": ends, **asdict(link)} for ends, link in said.wan.items()],
-                    "pools": said.further.get("pools", ()),
-                    "gpu_links": said.further["gpu_links"],
-                }
-            )
+            return cls.model_validate(values)
         except ValidationError as error:
-            wrong = error.errors(include_url=False)[0]
-            at, where = wrong["loc"], "graph"
-            if at[:1] == ("hosts",) and len(at) > 1:
-                where, at = f"node {first_of[int(at[1])].node!r}", at[2:]
-            raise InvalidInputError(f"{where}: {wrong['msg']}", at, wrong["input"]) from None
+            wrong = invalid_input(error, cls, values).errors[0]
+            where = "graph"
+            if wrong.path[:1] == ("hosts",) and len(wrong.path) > ENTRY:
+                where = f"node {show(first_of[int(wrong.path[1])].node)}"
+                wrong = wrong.at(wrong.path[ENTRY:])
+            raise InvalidInputError(f"{where}: {wrong.text()}") from None
 
     def to_graph(self, detail: Detail = "host") -> nx.Graph[Node]:
         """Return the NetworkX graph of the cluster, from which `from_graph` makes an equal one.
@@ -293,6 +294,10 @@ def _entries(hosts: Sequence[GraphHost]) -> tuple[list[dict[str, Any]], list[Gra
         end = min(end, at + max(size(whole), 1))
         if size(whole) != end - at or expand(whole) != [host.name for host in hosts[at:end]]:
             whole, end = first.name, at + 1
+        if whole == first.name and _RANGE.match(whole):
+            raise InvalidInputError(
+                f"node {show(first.node)}: name: {whole} is a range; expected the name of one host"
+            )
         values: dict[str, Any] = {"name": whole}
         for name, own in _FIELDS.items():
             if name in first.attributes:

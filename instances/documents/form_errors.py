@@ -12,8 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from placewright.instances.documents.annotations import LINE
-from placewright.instances.documents.base import NAME
-from placewright.instances.documents.cluster import HOST_NAME
+from placewright.instances.documents.base import HOST_NAME, NAME
 from placewright.instances.documents.plan import SHA256
 from placewright.instances.errors import InvalidInputError, merged
 

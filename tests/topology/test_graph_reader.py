@@ -114,3 +114,293 @@ def test_uplinks_of_a_level_are_one_link() -> None:
     graph.edges["b1", "b-switch"]["bandwidth_mbps"] = 8
     with pytest.raises(GraphError, match=r"node 'b1': its uplink has 8 Mbit/s .* expected 9"):
         Cluster.from_graph(graph)
+
+
+def host(graph: Graph, name: str, rack: str | None = None, **attributes: Any) -> None:
+    graph.add_node(name, kind="host", **{"gpus": 2, "gpu_model": "g", **attributes})
+    if rack is not None:
+        graph.add_edge(rack, name)
+
+
+def wire(graph: Graph, a: Any, b: Any, kind: str, mbps: Any = 7, **further: Any) -> None:
+    graph.add_edge(a, b, kind=kind, bandwidth_mbps=mbps, **further)
+
+
+def in_two_racks(graph: Graph) -> None:
+    graph.add_edge("b", "a0")
+
+
+def gpu_of_two_hosts(graph: Graph) -> None:
+    graph.add_edge("b0", ("a0", 2))
+
+
+def to_nothing(graph: Graph) -> None:
+    wire(graph, ("a0", 1), ("a0", 9), "nvlink")
+
+
+def level_twice(graph: Graph) -> None:
+    graph.add_edge("a", "b")
+
+
+def level_beside(graph: Graph) -> None:
+    graph.add_node("z", kind="zone")
+    graph.add_edge("z", "b0")
+    graph.remove_edge("b", "b0")
+
+
+def level_missing(graph: Graph) -> None:
+    graph.graph["levels"] = ["zone", "rack"]
+    graph.add_node("z", kind="zone")
+    graph.add_edge("z", "a")
+
+
+def level_skipped(graph: Graph) -> None:
+    graph.graph["levels"] = ["zone", "rack"]
+    graph.add_node("z", kind="zone")
+    graph.add_edges_from([("z", "a"), ("z", "b")])
+    host(graph, "c", "z")
+
+
+def level_of_nothing(graph: Graph) -> None:
+    graph.add_node("c", kind="cage")
+
+
+def level_unlisted(graph: Graph) -> None:
+    graph.graph["levels"] = ["row"]
+
+
+def cycle(graph: Graph) -> None:
+    graph.add_nodes_from([("r", {"kind": "row"}), ("z", {"kind": "zone"})])
+    graph.add_edges_from([("a", "r"), ("r", "z"), ("z", "a")])
+
+
+def gpu_in_a_rack(graph: Graph) -> None:
+    graph.add_node("lost", kind="gpu")
+    graph.add_edge("a", "lost")
+
+
+def gpu_in_nothing(graph: Graph) -> None:
+    graph.add_node("lost", kind="gpu")
+
+
+def gpu_in_a_gpu(graph: Graph) -> None:
+    graph.remove_edge(("a0", 0), ("a0", 1))
+    graph.add_edge(("a0", 0), ("a0", 1))
+
+
+def unknown_kind(graph: Graph) -> None:
+    wire(graph, ("a0", 0), ("a0", 2), "nvlnk")
+
+
+def kind_in_capitals(graph: Graph) -> None:
+    graph.nodes["a0", 0]["kind"] = "GPU"
+
+
+def kind_of_a_number(graph: Graph) -> None:
+    graph.nodes["a0"]["kind"] = 7
+
+
+def without_bandwidth(graph: Graph) -> None:
+    del graph.edges[("a0", 0), ("a0", 1)]["bandwidth_mbps"]
+
+
+def text_for_bandwidth(graph: Graph) -> None:
+    graph.edges[("a0", 0), ("a0", 1)]["bandwidth_mbps"] = "fast"
+
+
+def no_bandwidth(graph: Graph) -> None:
+    graph.edges[("a0", 0), ("a0", 1)]["bandwidth_mbps"] = 0
+
+
+def endless_latency(graph: Graph) -> None:
+    graph.edges[("a0", 0), ("a0", 1)]["latency_us"] = float("nan")
+
+
+def half_a_gpu(graph: Graph) -> None:
+    graph.nodes["a0"]["gpus"] = 4.5
+
+
+def text_for_health(graph: Graph) -> None:
+    graph.nodes["a0"]["healthy"] = "no"
+
+
+def misspelled(graph: Graph) -> None:
+    graph.nodes["a0"]["memory"] = "64Gi"
+
+
+def misspelled_health(graph: Graph) -> None:
+    graph.nodes["a0"]["helthy"] = False
+
+
+def another_number(graph: Graph) -> None:
+    graph.nodes["a0"]["gpus"] = 8
+
+
+def another_model(graph: Graph) -> None:
+    graph.nodes["a0", 3]["model"] = "H100"
+
+
+def unknown_model(graph: Graph) -> None:
+    graph.nodes["a0"]["model"] = "dgx-h1000"
+
+
+def no_gpus_said(graph: Graph) -> None:
+    graph.add_node("c", kind="host", gpu_model="H100")
+    graph.add_edge("a", "c")
+
+
+def same_name(graph: Graph) -> None:
+    graph.nodes["b0"]["name"] = "a0"
+
+
+def link_between_hosts(graph: Graph) -> None:
+    wire(graph, ("a0", 0), ("b0", 0), "nvlink")
+
+
+def link_to_a_host(graph: Graph) -> None:
+    wire(graph, ("a0", 0), "a1", "pcie")
+
+
+def link_to_itself(graph: Graph) -> None:
+    wire(graph, ("a0", 0), ("a0", 0), "pcie")
+
+
+def uplink_to_elsewhere(graph: Graph) -> None:
+    wire(graph, "a0", "b", "uplink")
+
+
+def uplink_to_a_switch_in_nothing(graph: Graph) -> None:
+    graph.add_node("leaf", kind="switch")
+    wire(graph, "a0", "leaf", "uplink")
+
+
+def uplinks_of_some(graph: Graph) -> None:
+    graph.edges["a", "a0"]["bandwidth_mbps"] = 7
+
+
+def uplinks_not_as_listed(graph: Graph) -> None:
+    graph.graph["links"] = {"rack": {"bandwidth_mbps": 5}}
+    graph.add_node("core", kind="switch")
+    wire(graph, "a", "core", "uplink")
+
+
+def links_of_no_level(graph: Graph) -> None:
+    graph.graph["links"] = {"row": {"bandwidth_mbps": 5}}
+
+
+def wan_of_hosts(graph: Graph) -> None:
+    wire(graph, "a0", "b0", "wan")
+
+
+def some_in_numa(graph: Graph) -> None:
+    graph.add_node("n", kind="numa")
+    graph.add_edge("a0", "n")
+    graph.remove_edge("a0", ("a0", 3))
+    graph.add_edge("n", ("a0", 3))
+
+
+def unknown_matrix(graph: Graph) -> None:
+    graph.nodes["a0"]["gpu_links"] = "ring"
+
+
+def another_matrix(graph: Graph) -> None:
+    kinds = {"N": {"kind": "nvlink", "bandwidth_mbps": 400_000}}
+    rows = ["X N - N", "N X N -", "- N X N", "N - N X"]
+    graph.graph["gpu_links"] = [{"name": "ring", "classes": kinds, "gpus": rows}]
+    graph.nodes["a0"]["gpu_links"] = "ring"
+
+
+def no_matrix(graph: Graph) -> None:
+    graph.graph["gpu_links"] = [{"name": "ring", "gpus": 3}]
+
+
+def no_hosts(graph: Graph) -> None:
+    graph.remove_nodes_from([n for n, kind in list(graph.nodes(data="kind")) if kind != "rack"])
+
+
+REFUSED = [
+    (in_two_racks, "node 'a0': is in 'a' and in 'b'; expected one container"),
+    (gpu_of_two_hosts, "node ('a0', 2): is in 'a0' and in 'b0'; expected one container"),
+    (to_nothing, "node ('a0', 9): has no kind, and edge ('a0', 9) to ('a0', 1) ends at it"),
+    (level_twice, "edge 'a' to 'b': rack is twice on a way outwards"),
+    (
+        level_beside,
+        "edge 'a0' to 'a': a host is in a rack, and by edge 'b0' to 'z' one is in a zone",
+    ),
+    (level_missing, "node 'b': nothing contains this rack; expected an edge of kind contains to a"),
+    (level_skipped, "edge 'z' to 'c': a zone contains a host; expected a rack around it"),
+    (level_of_nothing, "node 'c': kind is 'cage', and no host lies in such a node; expected host"),
+    (
+        level_unlisted,
+        "node 'a': kind is 'rack', not among the levels of the graph",
+    ),
+    (cycle, "edge 'a' to 'r': a rack is in a row, and by edge 'a' to 'z' one is in a zone"),
+    (gpu_in_a_rack, "edge 'a' to 'lost': a rack contains a gpu; expected a host or numa or switch"),
+    (gpu_in_nothing, "node 'lost': no host contains this gpu; expected one"),
+    (gpu_in_a_gpu, "edge ('a0', 0) to ('a0', 1): contains joins two nodes of kind gpu"),
+    (
+        unknown_kind,
+        "edge ('a0', 0) to ('a0', 2): kind is 'nvlnk'; expected one of contains",
+    ),
+    (kind_in_capitals, "node ('a0', 0): kind is 'GPU'; expected gpu"),
+    (kind_of_a_number, "node 'a0': kind is 7; expected text"),
+    (
+        without_bandwidth,
+        "edge ('a0', 0) to ('a0', 1): bandwidth_mbps of nvlink is missing;",
+    ),
+    (text_for_bandwidth, "edge ('a0', 0) to ('a0', 1): bandwidth_mbps is 'fast'; expected a whole"),
+    (no_bandwidth, "edge ('a0', 0) to ('a0', 1): bandwidth_mbps of nvlink is 0; expected a whole"),
+    (endless_latency, "edge ('a0', 0) to ('a0', 1): latency_us is nan; expected a number"),
+    (half_a_gpu, "node 'a0': gpus is 4.5; expected a whole number"),
+    (text_for_health, "node 'a0': healthy is 'no'; expected true or false"),
+    (misspelled, "node 'a0': unknown attribute 'memory'; expected memory_mib"),
+    (misspelled_health, "node 'a0': unknown attribute 'helthy'; expected healthy"),
+    (another_number, "node 'a0': gpus is 8, and 4 GPUs are in it; expected the same number"),
+    (
+        another_model,
+        "node ('a0', 3): model is 'H100'; expected 'A100' as of the others",
+    ),
+    (unknown_model, "node 'a0': host model 'dgx-h1000' is unknown; expected one of dgx-a100"),
+    (
+        no_gpus_said,
+        "node 'c': has neither gpus, nor a model, nor GPUs in it; expected",
+    ),
+    (same_name, "node 'b0': name 'a0' is that of 'a0', too; expected each name once"),
+    (link_between_hosts, "edge ('a0', 0) to ('b0', 0): nvlink joins hosts 'a0' and 'b0'; expected"),
+    (link_to_a_host, "edge ('a0', 0) to 'a1': pcie ends at a host; expected a GPU, NIC, switch"),
+    (link_to_itself, "edge ('a0', 0) to ('a0', 0): pcie joins a node to itself; expected two"),
+    (
+        uplink_to_elsewhere,
+        "edge 'a0' to 'b': uplink joins host 'a0' and rack 'b'; expected",
+    ),
+    (uplink_to_a_switch_in_nothing, "edge 'a0' to 'leaf': uplink joins host 'a0' and no domain"),
+    (uplinks_of_some, "node 'a1': has no uplink, and node 'a0' has one; expected one of all"),
+    (uplinks_not_as_listed, "node 'a': its uplink has 7 Mbit/s and 0 us; expected 5 and 0 as in"),
+    (links_of_no_level, "graph: links of 'row': unknown level; expected one of rack, host"),
+    (
+        wan_of_hosts,
+        "edge 'a0' to 'b0': wan ends at host 'a0'; expected two domains",
+    ),
+    (some_in_numa, "node ('a0', 0): is in no NUMA node, and other GPUs of its host are"),
+    (unknown_matrix, "node 'a0': link matrix 'ring' is unknown; expected one of the graph's"),
+    (
+        another_matrix,
+        "node 'a0': by its edges GPUs 1 and 2 have no link; expected nvlink of",
+    ),
+    (no_matrix, "graph: gpu_links[0] is {'name': 'ring', 'gpus': 3}; expected a link matrix"),
+    (no_hosts, "graph: no node is of kind host; expected at least one"),
+]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"), REFUSED, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_a_graph_that_contradicts_itself_is_one_error_that_names_the_place(
+    spoil: Any, message: str
+) -> None:
+    graph = small()
+    spoil(graph)
+    with pytest.raises(GraphError) as caught:
+        Cluster.from_graph(graph)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
