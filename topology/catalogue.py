@@ -1,7 +1,7 @@
 """Network links, and host models with their published figures."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -57,6 +57,18 @@ def pcie_mbps(generation: int, lanes: int = 16) -> int:
     return _PCIE_GIGATRANSFERS[generation] * lanes * 128_000 // 130
 
 
+BETWEEN_SOCKETS_MBPS = from_gigabytes(10)
+"""What NCCL counts for a link between sockets (`SKL_QPI_BW`, topo.h); newer ones have more."""
+
+
+def through_host_bridge_mbps(pcie: int) -> int:
+    """Return at what rate a GPU reaches another through a host bridge: five sixths of its PCIe.
+
+    So does NCCL count it (`INTEL_P2P_OVERHEAD`, topo.h).
+    """
+    return pcie * 5 // 6
+
+
 # Host models with their published figures.
 #
 # Vendors write GB for the GiB of their memory modules; memory here is GiB times 1024.
@@ -71,13 +83,17 @@ class HostModel:
     - `gpus`: GPUs per host.
     - `gpu_memory_mib`: memory of one GPU.
     - `cpu_milli`, `memory_mib`: physical cores times 1000 and main memory of the whole host.
-    - `intra`: how the host's GPUs reach each other.
+    - `intra`: how the host's GPUs reach each other: through NVSwitches, by a mesh of direct links
+      alone, or through the host bridge of PCIe, but for pairs that a mesh (of bridges) joins.
     - `gpu_link`: what one GPU sends (and receives) over NVLink, all lanes together, or over PCIe.
     - `nvswitches`: NVSwitch chips of one NVLink domain; every GPU has an equal share of its link to
       each.
     - `nvlink_hosts`: hosts that share one NVLink domain. Above 1 the switches belong to the domain
       that holds the host (the rack), not to the host.
-    - `mesh`: for "nvlink-mesh": GPU, GPU and how many of the GPU's lanes join them.
+    - `mesh`: GPU, GPU and how many lanes join them directly; of the kind `mesh_kind`.
+    - `lane_mbps`: one such lane; by default GPU 0 has `gpu_link` over all of its lanes.
+    - `numa`: NUMA node of each GPU; between two of them GPUs share one link of
+      `BETWEEN_SOCKETS_MBPS`. Empty where that does not matter.
     - `nic_rails`: NICs for GPU traffic, NIC i on rail i; GPU g uses NIC ``g * nic_rails // gpus``.
     - `nic_link`, `pcie_link`: one such NIC; the PCIe link of a GPU to its NIC.
     - `source`: where the figures are published.
@@ -98,6 +114,21 @@ class HostModel:
     source: str
     nvlink_hosts: int = 1
     mesh: tuple[tuple[int, int, int], ...] = ()
+    mesh_kind: Literal["nvlink", "xgmi"] = "nvlink"
+    lane_mbps: int | None = None
+    numa: tuple[int, ...] = ()
+
+    def mesh_links(self) -> dict[tuple[int, int], Link]:
+        """Return the direct link of each pair of GPUs that has one, both ways."""
+        lane = self.gpu_link if self.lane_mbps is None else Link(self.lane_mbps, _DIRECT_US)
+        if self.lane_mbps is None and self.mesh:
+            lane = self.gpu_link.share(sum(lanes for a, b, lanes in self.mesh if 0 in (a, b)))
+        joined = {(a, b): lane.bundle(lanes) for a, b, lanes in self.mesh}
+        return joined | {(b, a): link for (a, b), link in joined.items()}
+
+    def are_apart(self, a: int, b: int) -> bool:
+        """Whether two GPUs reach each other across sockets: nothing else joins them."""
+        return self.intra == "pcie" and bool(self.numa) and self.numa[a] != self.numa[b]
 
 
 _GIB = 1024
@@ -112,7 +143,7 @@ _HYBRID_CUBE_MESH = (
     *((0, 4, 2), (1, 5, 2), (2, 6, 1), (3, 7, 1)),
 )
 
-_MODELS = (
+_PUBLISHED = (
     HostModel(
         name="dgx-a100",
         gpu_model="A100-SXM4-80GB",
@@ -177,6 +208,159 @@ _MODELS = (
     ),
 )
 
+_A100, _H100, _GB200, _ = _PUBLISHED
+_FOUR = tuple((a, b, 1) for a in range(4) for b in range(a + 1, 4))
+_EIGHT = tuple((a, b, 1) for a in range(8) for b in range(a + 1, 8))
+_PAIRS = tuple((a, a + 1, 12) for a in range(0, 8, 2))
+
+# Eight graphics compute dies (GCDs): four links inside each MI250X, one or two between them.
+_MI250X_MESH = (
+    *((0, 1, 4), (2, 3, 4), (4, 5, 4), (6, 7, 4), (0, 6, 2), (2, 4, 2)),
+    *((0, 2, 1), (1, 3, 1), (1, 5, 1), (3, 7, 1), (4, 6, 1), (5, 7, 1)),
+)
+
+# A box of eight cards on two NUMA nodes. Whoever sells one chooses the rest: two sockets of 32
+# cores and 1 TiB are common.
+_PCIE_BOX = replace(
+    _A100,
+    name="a100-pcie-8",
+    gpu_model="A100-PCIE-80GB",
+    cpu_milli=64_000,
+    memory_mib=1024 * _GIB,
+    intra="pcie",
+    gpu_link=Link(through_host_bridge_mbps(pcie_mbps(4)), _SWITCHED_US),
+    nvswitches=0,
+    numa=(0, 0, 0, 0, 1, 1, 1, 1),
+    nic_rails=0,
+    source="NVIDIA A100 80GB PCIe product brief (PB-10577): PCI Express 4.0 x16, no bridges",
+)
+_PCIE_5 = Link(through_host_bridge_mbps(pcie_mbps(5)), _SWITCHED_US)
+_MI300X = replace(
+    _H100,
+    name="mi300x-8",
+    gpu_model="MI300X",
+    gpu_memory_mib=192 * _GIB,
+    cpu_milli=128_000,
+    memory_mib=2304 * _GIB,
+    intra="nvlink-mesh",
+    gpu_link=Link(from_gigabytes(7 * 64), _DIRECT_US),
+    nvswitches=0,
+    mesh=_EIGHT,
+    mesh_kind="xgmi",
+    source="AMD Instinct MI300X Platform data sheet: 7 links of 128 GB/s (both ways) a GPU",
+)
+_MODELS = (
+    *_PUBLISHED,
+    replace(_A100, name="hgx-a100-8", source="NVIDIA A100 data sheet, HGX; host of a DGX A100"),
+    replace(_H100, name="hgx-h100-8", source="NVIDIA H100 data sheet, HGX; host of a DGX H100"),
+    replace(
+        _A100,
+        name="hgx-a100-4",
+        gpus=4,
+        cpu_milli=64_000,
+        memory_mib=1024 * _GIB,
+        intra="nvlink-mesh",
+        nvswitches=0,
+        mesh=_FOUR,
+        nic_rails=4,
+        source="NVIDIA A100 data sheet, HGX of four GPUs; half the host of a DGX A100",
+    ),
+    replace(
+        _H100,
+        name="hgx-h100-4",
+        gpus=4,
+        cpu_milli=56_000,
+        memory_mib=1024 * _GIB,
+        intra="nvlink-mesh",
+        nvswitches=0,
+        mesh=_FOUR,
+        nic_rails=4,
+        source="NVIDIA H100 data sheet, HGX of four GPUs; half the host of a DGX H100",
+    ),
+    replace(
+        _H100,
+        name="hgx-h200-8",
+        gpu_model="H200-SXM5-141GB",
+        gpu_memory_mib=141 * _GIB,
+        source="NVIDIA DGX H100/H200 User Guide, hardware overview",
+    ),
+    replace(
+        _H100,
+        name="hgx-b200-8",
+        gpu_model="B200-SXM6-180GB",
+        gpu_memory_mib=180 * _GIB,
+        gpu_link=Link(from_gigabytes(900), _SWITCHED_US),
+        nvswitches=2,
+        source="NVIDIA DGX B200 User Guide, hardware overview",
+    ),
+    replace(
+        _GB200,
+        name="gb300-nvl72-tray",
+        gpu_model="GB300",
+        gpu_memory_mib=279 * _GIB,
+        nic_link=Link(800_000, _NIC_US),
+        pcie_link=Link(from_gigabytes(121), _SWITCHED_US),  # 6.0 x16, in flits of 242 of 256 bytes
+        source="NVIDIA DGX GB300 User Guide, hardware; NVIDIA GB300 NVL72 data sheet",
+    ),
+    _PCIE_BOX,
+    replace(
+        _PCIE_BOX,
+        name="a100-pcie-8-bridged",
+        mesh=_PAIRS,
+        lane_mbps=from_gigabytes(25),
+        source="NVIDIA A100 80GB PCIe product brief (PB-10577): three bridges a pair, 600 GB/s",
+    ),
+    replace(
+        _PCIE_BOX,
+        name="h100-nvl-8",
+        gpu_model="H100-NVL-94GB",
+        gpu_memory_mib=94 * _GIB,
+        gpu_link=_PCIE_5,
+        pcie_link=Link(pcie_mbps(5), _SWITCHED_US),
+        mesh=_PAIRS,
+        lane_mbps=from_gigabytes(25),
+        source="NVIDIA H100 NVL product brief (PB-11773): three bridges a pair, 600 GB/s",
+    ),
+    replace(
+        _PCIE_BOX,
+        name="l40s-8",
+        gpu_model="L40S",
+        gpu_memory_mib=48 * _GIB,
+        source="NVIDIA L40S data sheet: PCI Express 4.0 x16, no NVLink",
+    ),
+    replace(
+        _PCIE_BOX,
+        name="rtx-pro-6000-8",
+        gpu_model="RTX-PRO-6000-Blackwell",
+        gpu_memory_mib=96 * _GIB,
+        gpu_link=_PCIE_5,
+        pcie_link=Link(pcie_mbps(5), _SWITCHED_US),
+        source="NVIDIA RTX PRO 6000 Blackwell Server Edition data sheet: PCI Express 5.0 x16",
+    ),
+    replace(
+        _MI300X,
+        name="mi250x-8",
+        gpu_model="MI250X-GCD",
+        gpu_memory_mib=64 * _GIB,
+        cpu_milli=64_000,
+        memory_mib=512 * _GIB,
+        gpu_link=Link(from_gigabytes(7 * 50), _DIRECT_US),
+        mesh=_MI250X_MESH,
+        nic_rails=4,
+        nic_link=Link(200_000, _NIC_US),
+        pcie_link=Link(pcie_mbps(4), _SWITCHED_US),
+        source="OLCF Frontier User Guide, compute nodes: links of 50 GB/s; a GCD counts as a GPU",
+    ),
+    _MI300X,
+    replace(
+        _MI300X,
+        name="mi325x-8",
+        gpu_model="MI325X",
+        gpu_memory_mib=256 * _GIB,
+        source="AMD Instinct MI325X Platform data sheet: 7 links of 128 GB/s (both ways) a GPU",
+    ),
+)
+
 CATALOGUE: Mapping[str, HostModel] = MappingProxyType({model.name: model for model in _MODELS})
 """Host models by name."""
 
@@ -185,25 +369,36 @@ CATALOGUE: Mapping[str, HostModel] = MappingProxyType({model.name: model for mod
 def model_links(model: HostModel) -> GpuLinks:
     """Return the link matrix of a host model: what one GPU can send another, and a NIC a GPU."""
     gpus = range(model.gpus)
-    kind: LinkKind = "pcie" if model.intra == "pcie" else "nvlink"
-    pair = dict.fromkeys(((i, j) for i in gpus for j in gpus if i != j), model.gpu_link)
-    if model.intra == "nvlink-mesh":
-        lane = model.gpu_link.share(sum(n for a, b, n in model.mesh if 0 in (a, b)))
-        pair = {at: lane.bundle(n) for a, b, n in model.mesh for at in ((a, b), (b, a))}
-    number = LINK_KINDS.index(kind) + 1
+    direct = model.mesh_links()
+    across = min(model.gpu_link.bandwidth_mbps, BETWEEN_SOCKETS_MBPS)
+
+    def link(a: int, b: int) -> tuple[LinkKind | None, int]:
+        if (a, b) in direct:
+            return model.mesh_kind, direct[a, b].bandwidth_mbps
+        if a == b or model.intra == "nvlink-mesh":
+            return None, 0
+        if model.are_apart(a, b):
+            return "system", across
+        through_hub: LinkKind = "numa" if model.numa else "pcie"
+        kind = through_hub if model.intra == "pcie" else "nvlink"
+        return kind, model.gpu_link.bandwidth_mbps
+
+    pairs = [[link(a, b) for b in gpus] for a in gpus]
     nic_of = [g * model.nic_rails // model.gpus for g in gpus]
     near = LINK_KINDS.index("pcie") + 1
     return GpuLinks(
         model.name,
-        tuple(tuple(number if (i, j) in pair else 0 for j in gpus) for i in gpus),
         tuple(
-            tuple(pair[i, j].bandwidth_mbps if (i, j) in pair else 0 for j in gpus) for i in gpus
+            tuple(0 if kind is None else LINK_KINDS.index(kind) + 1 for kind, _ in row)
+            for row in pairs
         ),
+        tuple(tuple(mbps for _, mbps in row) for row in pairs),
         tuple(tuple(near * (nic_of[g] == n) for g in gpus) for n in range(model.nic_rails)),
         tuple(
             tuple(model.pcie_link.bandwidth_mbps * (nic_of[g] == n) for g in gpus)
             for n in range(model.nic_rails)
         ),
+        model.numa,
         source=model.source,
     )
 

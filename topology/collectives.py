@@ -1,8 +1,8 @@
 """Collectives of GPUs in order of rank: messages, the links that they cross, and their time.
 
-A message goes by NVLink (or the PCIe hub) inside an NVLink domain, and through the NICs of both
-ends between two of them, by the fewest links; over equally short paths it is divided equally. Links
-that the cluster does not give limit nothing.
+A message goes by NVLink (or the PCIe hubs of its sockets) inside an NVLink domain, and through the
+NICs of both ends between two of them, by the fewest links; over equally short paths it is divided
+equally. Links that the cluster does not give limit nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Ints
-from placewright.topology.catalogue import HostModel, Link
+from placewright.topology.catalogue import BETWEEN_SOCKETS_MBPS, HostModel, Link
 from placewright.topology.cluster import Cluster
 
 Pattern: TypeAlias = Literal["ring", "tree"]
@@ -156,13 +156,35 @@ def _inside(cluster: Cluster, a: Ints, from_: Ints, b: Ints, to: Ints) -> Iterat
         mine = np.flatnonzero(cluster.host_model[a] == index)
         if not len(mine):
             continue
-        if model.intra == "nvlink-mesh":
-            yield from _mesh(cluster, model, a[mine], from_[mine], to[mine])
+        if model.mesh:
+            pairs = zip(from_[mine].tolist(), to[mine].tolist(), strict=True)
+            wired = [model.intra == "nvlink-mesh" or p in mesh_mbps(model) for p in pairs]
+            direct, mine = mine[wired], mine[~np.array(wired)]
+            yield from _mesh(cluster, model, a[direct], from_[direct], to[direct])
+        if not len(mine):
             continue
+        yield from _between_sockets(model, a[mine], from_[mine], to[mine])
         for host, gpu in ((a, from_), (b, to)):
             ends = host[mine] * model.gpus + gpu[mine]
             most = int(np.unique(ends, return_counts=True)[1].max())
             yield Fraction(hub_mbps(model), most)
+
+
+def _between_sockets(model: HostModel, host: Ints, a: Ints, b: Ints) -> Iterator[Fraction]:
+    """Links between the NUMA nodes of a host, which all messages across them share."""
+    if model.intra == "pcie" and model.numa:
+        numa = np.array(model.numa)
+        crossing = np.stack([host, numa[a], numa[b]])[:, numa[a] != numa[b]]
+        if crossing.size:
+            most = int(np.unique(crossing, axis=1, return_counts=True)[1].max())
+            yield Fraction(BETWEEN_SOCKETS_MBPS, most)
+
+
+def most_inside_mbps(model: HostModel) -> int:
+    """Return the most that one message has between two GPUs of one NVLink domain, or host."""
+    if model.intra == "nvlink-mesh":
+        return model.gpu_link.bandwidth_mbps
+    return max(hub_mbps(model), *mesh_mbps(model).values(), 0)
 
 
 def hub_mbps(model: HostModel) -> int:
@@ -183,10 +205,8 @@ def _mesh(cluster: Cluster, model: HostModel, host: Ints, a: Ints, b: Ints) -> I
 
 @cache
 def mesh_mbps(model: HostModel) -> dict[tuple[int, int], int]:
-    """Return the bandwidth of each NVLink of a mesh, in both directions."""
-    lane = model.gpu_link.share(sum(lanes for a, b, lanes in model.mesh if 0 in (a, b)))
-    joined = {(a, b): lane.bundle(lanes).bandwidth_mbps for a, b, lanes in model.mesh}
-    return joined | {(b, a): width for (a, b), width in joined.items()}
+    """Return the bandwidth of each direct link of a mesh, in both directions."""
+    return {pair: link.bandwidth_mbps for pair, link in model.mesh_links().items()}
 
 
 @cache

@@ -60,10 +60,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from placewright.topology.catalogue import (
+    BETWEEN_SOCKETS_MBPS,
     HostHardware,
     HostModel,
     Link,
@@ -213,8 +215,8 @@ def draw_graph(cluster: GraphCluster, detail: Detail) -> nx.Graph[Node]:
     Nodes are ``(level, name)`` for domains and hosts; ``("switch", level, name)`` for the port of a
     domain, ``("core",)`` for the switch that joins outermost domains without a WAN; with detail
     "gpu" also ``("gpu", host, i)``, ``("nic", host, i)``, ``("numa", host, i)``, ``("rail",
-    domain, i)``, ``("nvswitch", owner, i)`` and ``("pcie", host, 0)``. An NVSwitch's owner is the
-    host, or the rack where the hosts of a rack share one NVLink domain.
+    domain, i)``, ``("nvswitch", owner, i)`` and ``("pcie", host, i)``, one for each NUMA node. An
+    NVSwitch's owner is the host, or the rack where the hosts of a rack share one NVLink domain.
 
     Raises ValueError if `detail` is unknown, or more hosts lie in one NVLink domain than their
     model allows.
@@ -319,7 +321,9 @@ class _Drawing:
             return
         if model is not None and links != model_links(model).first(host.gpus):
             model = None
-        if model is not None and model.intra != "nvlink-mesh":
+        if model is not None and model.numa:
+            self._add_host_bridges(host, model)
+        elif model is not None and model.intra != "nvlink-mesh":
             owner = (HOST_LEVEL, host.name) if model.nvlink_hosts == 1 else self._leaf(host)
             members[model.name, owner].append(host)
         else:
@@ -336,6 +340,22 @@ class _Drawing:
                     link = model.pcie_link if model else Link(mbps[g], 0.0)
                     self._join(LINK_KINDS[kind - 1], link, ("gpu", host.name, g), nic)
 
+    def _add_host_bridges(self, host: GraphHost, model: HostModel) -> None:
+        """Join the GPUs of each NUMA node of a host by a hub, and these, and bridged GPUs."""
+        hubs = [("pcie", host.name, node) for node in dict.fromkeys(model.numa[: host.gpus])]
+        self.graph.add_nodes_from(hubs, kind="pcie")
+        for hub in hubs:
+            self._contain((HOST_LEVEL, host.name), hub)
+        for g in range(host.gpus):
+            hub = ("pcie", host.name, model.numa[g])
+            self._join("numa", model.gpu_link, ("gpu", host.name, g), hub)
+        between = Link(BETWEEN_SOCKETS_MBPS, model.gpu_link.latency_us)
+        for one, other in combinations(hubs, 2):
+            self._join("system", between, one, other)
+        for (a, b), link in model.mesh_links().items():
+            if a < b < host.gpus:
+                self._join(model.mesh_kind, link, ("gpu", host.name, a), ("gpu", host.name, b))
+
     def _add_hubs(self, owner: Node, inside: list[GraphHost]) -> None:
         """Join the GPUs of one NVLink domain, or of a host, by switches."""
         model = inside[0].model
@@ -350,7 +370,10 @@ class _Drawing:
             )
         is_host = owner[0] == HOST_LEVEL
         name = owner[1:] if is_host or owner[1] not in self.host_names else owner
-        hubs = [(kind, *name, i) for i in range(number)]
+        first = 0  # a rack may hold trays of two models, which share no domain
+        while (kind, *name, first) in self.graph:
+            first += 1
+        hubs = [(kind, *name, first + i) for i in range(number)]
         self.graph.add_nodes_from(hubs, kind=kind)
         for i, hub in enumerate(hubs):
             if owner in self.graph:

@@ -1,12 +1,15 @@
 """Published figures of the host models, and NCCL's own topology files of like machines."""
 
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-from placewright.topology import CATALOGUE
-from placewright.topology.catalogue import Link, from_gigabytes, pcie_mbps
+from placewright.topology import CATALOGUE, LINK_MATRICES, tree
+from placewright.topology.catalogue import BETWEEN_SOCKETS_MBPS, Link, from_gigabytes, pcie_mbps
+from placewright.topology.collectives import bottleneck, most_inside_mbps
 
 NCCL = Path(__file__).parents[1] / "data" / "nccl"
 GPU_CLASS = "0x0302"
@@ -19,7 +22,7 @@ def devices(element: ElementTree.Element, *classes: str) -> list[ElementTree.Ele
 
 
 def test_models_are_listed_by_name_with_a_source() -> None:
-    assert set(CATALOGUE) == {"dgx-a100", "dgx-h100", "gb200-nvl72-tray", "hgx-v100-8"}
+    assert {"dgx-a100", "dgx-h100", "gb200-nvl72-tray", "hgx-v100-8"} <= set(CATALOGUE)
     for name, model in CATALOGUE.items():
         assert model.name == name
         assert model.source
@@ -27,12 +30,53 @@ def test_models_are_listed_by_name_with_a_source() -> None:
 
 @pytest.mark.parametrize(
     ("name", "both_directions_gigabytes"),
-    [("dgx-a100", 600), ("dgx-h100", 900), ("gb200-nvl72-tray", 1800), ("hgx-v100-8", 300)],
+    [
+        *(("dgx-a100", 600), ("dgx-h100", 900), ("gb200-nvl72-tray", 1800), ("hgx-v100-8", 300)),
+        *(("hgx-h200-8", 900), ("hgx-b200-8", 1800), ("gb300-nvl72-tray", 1800)),
+        *(("hgx-a100-4", 600), ("hgx-h100-4", 900), ("mi300x-8", 896)),
+    ],
 )
 def test_nvlink_is_half_of_the_published_sum_of_both_directions(
     name: str, both_directions_gigabytes: int
 ) -> None:
     assert CATALOGUE[name].gpu_link.bandwidth_mbps * 2 == both_directions_gigabytes * 8_000
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_two_gpus_have_what_the_matrix_says_of_their_link(name: str) -> None:
+    model, links = CATALOGUE[name], LINK_MATRICES[name]
+    cluster = tree("t", blocks=1, racks=1, hosts=1, host_model=model)
+    for i, j in combinations(range(model.gpus), 2):
+        assert links.kind[i][j] == links.kind[j][i]
+        if links.mbps[i][j]:
+            found = bottleneck(cluster, np.array([0, 0]), np.array([i, j]), "ring")
+            assert found == links.mbps[i][j] == links.mbps[j][i]
+            assert found <= most_inside_mbps(model)
+
+
+def test_cards_of_two_sockets_share_the_link_between_them() -> None:
+    cluster = tree("t", blocks=1, racks=1, hosts=1, host_model=CATALOGUE["l40s-8"])
+    gpus = np.array([0, 4, 1, 5])  # 0 to 4 and 1 to 5 cross one way, 4 to 1 and 5 to 0 the other
+    assert bottleneck(cluster, np.zeros(4, dtype=int), gpus, "ring") == BETWEEN_SOCKETS_MBPS / 2
+    bridged = tree("t", blocks=1, racks=1, hosts=1, host_model=CATALOGUE["a100-pcie-8-bridged"])
+    pair = bottleneck(bridged, np.zeros(2, dtype=int), np.array([2, 3]), "ring")
+    assert pair == 12 * 25 * 8_000
+
+
+def test_an_mi250x_has_the_links_that_the_driver_counts() -> None:
+    # /sys/class/drm/card*/device/xgmi_num_links, as printed in ROCm/rocm-systems issue 5763.
+    links = """
+        00 04 01 00 00 00 02 00
+        04 00 00 01 00 01 00 00
+        01 00 00 04 02 00 00 00
+        00 01 04 00 00 00 00 01
+        00 00 02 00 00 04 01 00
+        00 01 00 00 04 00 00 01
+        02 00 00 00 01 00 00 04
+        00 00 00 01 00 01 04 00
+    """
+    rows = [[int(word) for word in line.split()] for line in links.split("\n") if line.strip()]
+    assert [[mbps // 400_000 for mbps in row] for row in LINK_MATRICES["mi250x-8"].mbps] == rows
 
 
 def test_an_nvl72_rack_has_72_gpus_and_18_switch_chips() -> None:

@@ -19,6 +19,7 @@ from placewright.topology import (
     tree,
 )
 from placewright.topology.builders import TREE_LINKS, WAN_LINK
+from placewright.topology.catalogue import BETWEEN_SOCKETS_MBPS
 
 Graph = nx.Graph  # type: ignore[type-arg]
 
@@ -41,8 +42,9 @@ def nvlink_between(graph: Graph, a: Any, b: Any) -> int:
 
 @pytest.fixture(scope="module")
 def mixed() -> Cluster:
-    """Two regions, four hosts of four different kinds each."""
-    return tree("m", regions=2, blocks=1, racks=2, hosts=2, host_model=[*CATALOGUE.values()] * 2)
+    """Two regions, in each a host of every kind, and one more."""
+    kinds = [*CATALOGUE.values(), CATALOGUE["dgx-a100"]]
+    return tree("m", regions=2, blocks=1, racks=2, hosts=len(kinds) // 2, host_model=kinds * 2)
 
 
 @pytest.mark.parametrize("detail", ["host", "gpu"])
@@ -60,7 +62,8 @@ def test_every_node_has_a_kind_and_every_wire_its_width_and_latency(mixed: Clust
     graph = mixed.to_graph("gpu")
     assert all(kind for _, kind in graph.nodes(data="kind"))
     kinds = {kind for *_, kind in graph.edges(data="kind")}
-    assert kinds == {"contains", "nvlink", "pcie", "rail", "uplink", "wan"}
+    inside = {"nvlink", "xgmi", "pcie", "numa", "system"}
+    assert kinds == {"contains", "rail", "uplink", "wan", *inside}
     for *_, wire in graph.edges(data=True):
         if wire["kind"] != "contains":
             assert wire["bandwidth_mbps"] > 0
@@ -74,8 +77,8 @@ def test_nodes_and_indices_follow_the_arrays(mixed: Cluster) -> None:
         assert len(of_kind(graph, level)) == len(names)
     gpus = of_kind(graph, "gpu")
     assert [graph.nodes[gpu]["index"] for gpu in gpus] == [*range(mixed.num_gpus)]
-    first = graph.nodes["gpu", "r0-d0-b0-k1-h0", 3]
-    assert first["host"] == "r0-d0-b0-k1-h0"
+    first = graph.nodes["gpu", "r0-d0-b0-k0-h2", 3]
+    assert first["host"] == "r0-d0-b0-k0-h2"
     assert (first["model"], first["memory_mib"]) == ("GB200", 186 * 1024)
 
 
@@ -107,6 +110,27 @@ def test_v100s_of_a_host_are_joined_as_a_hybrid_cube_mesh_without_switches() -> 
     assert not mesh.has_edge((*gpu, 0), (*gpu, 7))
     assert nvlink_between(graph, (*gpu, 0), (*gpu, 7)) == model.gpu_link.bandwidth_mbps
     assert nx.diameter(mesh) == 2
+
+
+def test_bridged_cards_meet_otherwise_in_the_host_bridge_of_their_socket() -> None:
+    model = CATALOGUE["a100-pcie-8-bridged"]
+    graph = tree("t", blocks=1, racks=1, hosts=1, host_model=model).to_graph("gpu")
+    host = "r0-d0-b0-k0-h0"
+    gpu = [("gpu", host, i) for i in range(8)]
+    joined = {frozenset(pair) for pair in only(graph, "nvlink").edges}
+    assert joined == {frozenset((gpu[i], gpu[i + 1])) for i in (0, 2, 4, 6)}
+    wires = [(x, y) for x, y, kind in graph.edges(data="kind") if kind in ("numa", "system")]
+    way = nx.shortest_path(graph.edge_subgraph(wires), gpu[1], gpu[6])
+    assert way == [gpu[1], ("pcie", host, 0), ("pcie", host, 1), gpu[6]]
+    between = graph.edges[("pcie", host, 0), ("pcie", host, 1)]
+    assert between["bandwidth_mbps"] == BETWEEN_SOCKETS_MBPS
+
+
+def test_trays_of_two_models_in_a_rack_are_two_nvlink_domains() -> None:
+    trays = [CATALOGUE["gb200-nvl72-tray"], CATALOGUE["gb300-nvl72-tray"]]
+    graph = tree("t", blocks=1, racks=1, hosts=2, host_model=trays).to_graph("gpu")
+    components = list(nx.connected_components(only(graph, "nvlink")))
+    assert [sum(node[0] == "gpu" for node in part) for part in components] == [4, 4]
 
 
 def test_an_nvl72_rack_is_one_nvlink_component_of_72_gpus() -> None:

@@ -68,9 +68,7 @@ def test_hosts_may_say_how_many_gpus_they_have_or_which_model_they_are() -> None
 MODELS = [*CATALOGUE.values()]
 CLUSTERS = {
     "tree": tree("t", blocks=2, racks=2, hosts=3),
-    "models": tree(
-        "m", regions=3, blocks=1, racks=2, hosts=2, host_model=[*CATALOGUE.values()] * 3
-    ),
+    "models": tree("m", regions=3, blocks=1, racks=1, hosts=len(MODELS), host_model=MODELS * 3),
     "nvl72": nvl72_racks("n", 3),
     "bare": tree("b", blocks=1, racks=1, hosts=1, links={}),
 }

@@ -18,7 +18,7 @@ from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
 from placewright.topology.collectives import (
     Uplinks,
-    hub_mbps,
+    most_inside_mbps,
     nvlink_domains,
     outermost_link,
     time_us,
@@ -61,8 +61,7 @@ class LinkBandwidths:
         for model in cluster.host_models:
             nic = min(model.nic_link.bandwidth_mbps, model.pcie_link.bandwidth_mbps)
             leaving.append(nic if model.nic_rails else level[-1])
-            mesh = model.intra == "nvlink-mesh"
-            inside.append(model.gpu_link.bandwidth_mbps if mesh else hub_mbps(model))
+            inside.append(most_inside_mbps(model))
         leaving.append(level[-1])  # of unknown hardware, whose index is -1
         inside.append(UNLIMITED)
         return cls(

@@ -40,10 +40,11 @@ class Wires:
         for x, y, wire in graph.edges(data=True):
             kinds = {graph.nodes[x]["kind"], graph.nodes[y]["kind"]}
             if wire["kind"] == "contains":
-                host = next((n for n in (x, y) if n[0] == "host"), None)
-                if "gpu" in kinds and not any(n[0] == "nic" for n in graph[host]):
-                    self.outside.add_edge(x, y, width=None)
-            elif wire["kind"] == "nvlink" or kinds & {"nvswitch", "pcie"}:
+                gpu = next((n for n in (x, y) if n[0] == "gpu"), None)
+                host = ("host", gpu[1]) if gpu else None
+                if gpu and not any(n[0] == "nic" for n in graph[host]):
+                    self.outside.add_edge(host, gpu, width=None)
+            elif wire["kind"] in ("nvlink", "xgmi") or kinds & {"nvswitch", "pcie"}:
                 self.inside.add_edge(x, y, width=wire["bandwidth_mbps"])
             else:
                 self.outside.add_edge(x, y, width=wire["bandwidth_mbps"])
@@ -178,6 +179,8 @@ def test_the_time_in_the_plan_equals_that_of_routed_messages_for_1000_random_gan
         wires = Wires(cluster)
         for _ in range(10):
             tasks = random_gang(rng, cluster)
+            if not tasks:
+                continue
             data = int(rng.integers(1, 50_000))
             pattern: Any = rng.choice(["ring", "tree"])
             ranks = [("gpu", host, gpu) for host, gpus in tasks for gpu in gpus]

@@ -25,6 +25,7 @@ from placewright.instances.verify.policies import given, one_section, unknown_fi
 from placewright.instances.verify.reading import HostFacts, PlacedTask, Reading
 from placewright.instances.verify.result import Finding, rules
 from placewright.topology import HostModel
+from placewright.topology.catalogue import BETWEEN_SOCKETS_MBPS
 
 KIND = "communication"
 _FIELDS = ("job", "group", "bottleneck_mbit", "time_us")
@@ -173,7 +174,8 @@ def _nvlink_domain(host: HostFacts) -> tuple[str, ...]:
 
 def _route_inside(model: HostModel, source: Rank, target: Rank) -> Route:
     (a, i), (b, j) = source, target
-    if model.intra == "nvlink-mesh":
+    bridged = any({i, j} == {x, y} for x, y, _ in model.mesh)
+    if model.intra == "nvlink-mesh" or bridged:
         return tuple(
             ((a.name, *link), width, part)
             for link, width, part in _paths_in_mesh(model, a.hardware.gpus, i, j)
@@ -181,13 +183,18 @@ def _route_inside(model: HostModel, source: Rank, target: Rank) -> Route:
     # Every GPU has one lane to each switch, all equally wide; together they carry the message.
     lanes = model.nvswitches if model.intra == "nvswitch" else 1
     width = model.gpu_link.bandwidth_mbps // lanes * lanes
-    return ((a.name, "hub", i, "out"), width, 1), ((b.name, "hub", j, "in"), width, 1)
+    route = ((a.name, "hub", i, "out"), width, 1), ((b.name, "hub", j, "in"), width, 1)
+    if model.intra == "pcie" and model.numa and model.numa[i] != model.numa[j]:
+        sockets = (a.name, "socket", model.numa[i], model.numa[j])
+        return *route, (sockets, BETWEEN_SOCKETS_MBPS, 1)
+    return route
 
 
 @cache
 def _paths_in_mesh(model: HostModel, gpus: int, source: int, target: int) -> Route:
     """Return the links on all shortest paths between two of the first GPUs of a mesh."""
-    lane = model.gpu_link.bandwidth_mbps // sum(lanes for x, y, lanes in model.mesh if 0 in (x, y))
+    lanes_of_first = sum(lanes for x, y, lanes in model.mesh if 0 in (x, y))
+    lane = model.lane_mbps or model.gpu_link.bandwidth_mbps // lanes_of_first
     width = {
         pair: lane * lanes
         for x, y, lanes in model.mesh

@@ -1,0 +1,79 @@
+"""Published rates of the links between GPUs, by GPU model.
+
+Tools print how GPUs are joined, hardly ever how fast. Rates are of one direction, in Mbit/s.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from placewright.topology.catalogue import (
+    BETWEEN_SOCKETS_MBPS,
+    pcie_mbps,
+    through_host_bridge_mbps,
+)
+from placewright.topology.gpu_links import LinkKind
+
+_UNKNOWN = "not known"
+
+# Models as words that all occur in a name, one NVLink or XGMI, and the generation of PCI Express.
+# From NVIDIA's and AMD's data sheets, which give the sum of both directions, and of all links of a
+# GPU: V100 300 GB/s on 6, A100 600 on 12, H100 900 on 18, B200 1,800 on 18, RTX A6000 112.5 on 4.
+# The first row whose words are in the name is meant, so that an RTX 6000 Ada is none of Turing.
+_RATES: tuple[tuple[str, int, int], ...] = (
+    ("l40s l40 l4 a10 a10g a16 a2 4090 rtx+6000+ada ada", 0, 4),
+    ("5090 rtx+pro+6000 blackwell", 0, 5),
+    ("t4", 0, 3),
+    ("gb300 gb200 b300 b200 b100", 400_000, 5),
+    ("gh200 h200 h100 h800 h20 h100nvl", 200_000, 5),
+    ("a100 a800 a30", 200_000, 4),
+    ("a40 a6000 a5500 a5000 a4500 3090 3090ti", 112_500, 4),
+    ("v100 v100s titan+rtx rtx+8000 rtx+6000 rtx8000 rtx6000 2080ti 2080", 200_000, 3),
+    ("p100", 160_000, 3),
+    ("mi355x mi350x", 614_400, 5),
+    ("mi325x mi300x mi300a", 512_000, 5),
+    ("mi250x mi250 mi210", 400_000, 4),
+    ("mi100", 368_000, 4),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRates:
+    """Rates of the links of one GPU model.
+
+    `model`: which one, as the table has it; "not known" otherwise. `lane`: one NVLink or XGMI link;
+    0 if the model has none. `pcie`: 16 lanes of PCI Express.
+    """
+
+    model: str
+    lane: int
+    pcie: int
+
+    def of(self, kind: LinkKind, lanes: int = 1) -> int:
+        """Return the rate of a link of a kind, of so many lanes."""
+        if kind in ("nvlink", "xgmi"):
+            return self.lane * lanes
+        if kind == "pcie":
+            return self.pcie
+        through_bridge = through_host_bridge_mbps(self.pcie)
+        return through_bridge if kind == "numa" else min(through_bridge, BETWEEN_SOCKETS_MBPS)
+
+    def __str__(self) -> str:
+        """Say what the rates are taken from."""
+        if self.model == _UNKNOWN:
+            return (
+                "GPU model not known: 25 GB/s for each NVLink, as from V100 to H200, 50 GB/s for "
+                "each XGMI link, PCI Express 3.0 x16"
+            )
+        return f"published rates of {self.model.upper()}"
+
+
+def link_rates(gpu_model: str | None, kind: LinkKind = "nvlink") -> LinkRates:
+    """Return the rates of a GPU model; of one that is not known, low ones of that kind of link."""
+    words = set(re.findall(r"[a-z0-9]+", (gpu_model or "").lower()))
+    for models, lane, generation in _RATES:
+        for model in models.split():
+            if words.issuperset(model.split("+")):
+                return LinkRates(model.replace("+", " "), lane, pcie_mbps(generation))
+    return LinkRates(_UNKNOWN, 400_000 if kind == "xgmi" else 200_000, pcie_mbps(3))
