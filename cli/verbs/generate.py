@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -42,20 +42,62 @@ class Kind(StrEnum):
     EDITS = "Edits"
 
 
+class Fabric(StrEnum):
+    """The networks of clusters."""
+
+    FAT_TREE = "fat-tree"
+    RAIL = "rail"
+    DRAGONFLY = "dragonfly"
+
+
 @generate.command("cluster")
-def generate_cluster(gpus: Gpus, seed: Seed = 0, output: Output = STANDARD) -> None:
-    """Make an empty cluster of 8-GPU hosts in racks, blocks and datacenters.
+def generate_cluster(
+    gpus: Gpus,
+    seed: Seed = 0,
+    output: Output = STANDARD,
+    fabric: Annotated[
+        Fabric | None,
+        typer.Option(help="Hosts on a network of a published rule: fat-tree, rail, dragonfly."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="With --fabric: host model, by default dgx-h100."),
+    ] = None,
+    radix: Annotated[
+        int | None,
+        typer.Option(metavar="K", help="With --fabric: ports of a switch, by default 64."),
+    ] = None,
+    oversubscription: Annotated[
+        float | None,
+        typer.Option(
+            metavar="F", help="With --fabric: what is below uplinks over these, by default 1."
+        ),
+    ] = None,
+) -> None:
+    """Make an empty cluster of 8-GPU hosts in racks, blocks and datacenters, or on a network.
 
     Example: placewright generate cluster --gpus 4096 -o cluster.yaml
+
+    Example: placewright generate cluster --gpus 4096 --fabric rail -o superpod.yaml
     """
     check_output(output)
     from placewright.cli.views.tables import document_text
     from placewright.instances.errors import InvalidInputError
+    from placewright.instances.generators.fabrics import generate_fabric
     from placewright.instances.generators.gang import generate_cluster as make_cluster
     from placewright.instances.io.files import write
 
+    asked = {"model": model, "radix": radix, "oversubscription": oversubscription}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if given and fabric is None:
+        name, value = next(iter(given.items()))
+        raise typer.BadParameter(f"{value}: expected it with --fabric", param_hint=f"--{name}")
     try:
-        cluster = make_cluster(gpus, seed=seed)
+        cluster = (
+            make_cluster(gpus, seed=seed)
+            if fabric is None
+            else generate_fabric(fabric.value, gpus, **given)
+        )
     except InvalidInputError as error:
         raise wrong_argument(error, f"--{error.path[0]}") from error
     with interrupts.writing(output):
