@@ -107,6 +107,7 @@ _GANG: Mapping[str, Sense] = {
     "stranded": "min",
     "bottleneck": "min",
     "contention": "min",
+    "gpu_links": "max",
 }
 
 GANG = PolicySpec(

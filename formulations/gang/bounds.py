@@ -22,6 +22,7 @@ from placewright.formulations.gang.models.aggregate.solve import (
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.link_patterns import DomainKind, GangKind, LinkPatterns
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.gpu_links import GPU_LINKS
 from placewright.formulations.gang.problem.jobs import Choice, Group, JobClass, JobPlacement
 from placewright.formulations.gang.problem.limits import (
     CLASS_VALUES,
@@ -427,6 +428,22 @@ def _is_highest(problem: Problem, job_class: JobClass) -> bool:
 # most kinds.
 
 
+def most_link_mbps(problem: Problem) -> int:
+    """Return what all jobs could count in `gpu_links`, each task with the best GPUs of any host."""
+    links, total = problem.link_demands, problem.pinned_link_mbps
+    if links is None:
+        return total
+    most = np.array([links.most_mbps(shape) for shape in range(len(links.asked))], dtype=np.int64)
+    each = problem.options.sum_over_tasks(most[problem.options.group_shape])
+    start = problem.options.class_start.tolist()
+    for k, job_class in enumerate(problem.classes):
+        if job_class.running:
+            total += sum(map(problem.most_link_mbps, job_class.jobs))
+        else:
+            total += len(job_class.jobs) * int(each[start[k] : start[k + 1]].max())
+    return total
+
+
 def trivial_bounds(problem: Problem) -> Iterator[Bound]:
     """Yield a certified bound of each term."""
     known = {"remaining": problem.pinned_remaining}
@@ -445,6 +462,8 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
         if term == "freed":
             freeing = FreeableDomains(problem)
             known[term] = int(freeing.worth_of_domain[freeing.freeable].sum())
+        if term == GPU_LINKS:
+            known[term] = most_link_mbps(problem)
         if term == STRANDED:
             known[term] = stranded_lower_bound(problem)
         yield Bound(term, known.get(term, 0), certified=True)

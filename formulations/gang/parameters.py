@@ -97,6 +97,8 @@ class ModelParameters:
     max_link_pieces: int = 100_000
     max_link_pattern_seconds: float = 10.0
     link_pattern_share: float = 0.25
+    # Nodes of the search for the sets of GPUs of the tasks of one host.
+    max_link_packing_steps: int = 1_000
     # Hosts times levels of running jobs up to which the host-indexed model has jobs of higher ranks
     # go back to where they were.
     max_returned_hosts: int = 2_000

@@ -10,6 +10,7 @@ from placewright.formulations.common.phases import Phase, leaving_out, run_phase
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds import contention_bounds, freed_bounds, trivial_bounds
 from placewright.formulations.gang.heuristics.contention import relieve_links
+from placewright.formulations.gang.heuristics.link_exchange import exchange_for_links
 from placewright.formulations.gang.heuristics.migration import (
     COUNT_SEARCH,
     DISPLACEMENT,
@@ -40,6 +41,7 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.greedy import fill_by_policy, upgrade_options
 from placewright.formulations.gang.placement.placement import Placement, placement_of
+from placewright.formulations.gang.problem.gpu_links import GPU_LINKS
 from placewright.formulations.gang.problem.limits import CONTENTION, ENTITLED, PROGRESS, VALUE
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import STRANDED
@@ -287,6 +289,19 @@ def _improve_best(search: Search) -> Steps:
         yield from large_neighbourhood_search(search.problem, search.session, placement)
 
 
+def _asks_for_links(search: Search) -> bool:
+    links, terms = search.problem.link_demands, search.problem.terms
+    return GPU_LINKS in terms and links is not None and any(links.asked)
+
+
+def _exchange_for_links(search: Search) -> Steps:
+    """Exchange tasks of the best plan so that who asks for links has them."""
+    if search.best_plan is not None:
+        placement = placement_of(search.problem, search.best_plan)
+        if exchange_for_links(placement, search.session):
+            yield from search.report(placement, "links")
+
+
 def _relaxed(search: Search) -> bool:
     return search.tightest is not None
 
@@ -390,6 +405,7 @@ PHASES = (
         needs_time=True,
         needs_gap=True,
     ),
+    Phase("exchange for links", _exchange_for_links, _asks_for_links, needs_time=True),
     Phase(
         "host-indexed model",
         _solve_exactly,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations, pairwise, permutations
 
-from fuzz.book.facts import Facts, Job, Place
+from fuzz.book.facts import LINK_RANKS, Facts, Group, Host, Job, Place
 
 
 def arrangement(facts: Facts, job: Job, number: int, places: tuple[Place, ...]) -> str:
@@ -30,6 +31,40 @@ def arrangement(facts: Facts, job: Job, number: int, places: tuple[Place, ...]) 
             if max(Counter(d[level] for _, d in mine).values()) > most:
                 return "apart"
     return ""
+
+
+def are_joined(group: Group, host: Host, gpus: tuple[int, ...]) -> bool:
+    """Whether a task may arrive on GPUs, by what its group asks of the links between them."""
+    asked = group.gpu_links
+    if asked is None or ("required" not in asked and "at_least_mbps" not in asked):
+        return True
+    least = LINK_RANKS.index(asked["required"]) if "required" in asked else 1
+
+    def good(pair: tuple[int, int]) -> bool:
+        rank, mbps = host.gpu_links.get(pair, (0, 0))
+        return rank >= least and mbps >= asked.get("at_least_mbps", 0)
+
+    how = asked.get("joined", "all")
+    if how == "all":
+        return all(map(good, combinations(gpus, 2)))
+    orders = permutations(gpus)
+    return any(all(map(good, _steps(order, around=how == "ring"))) for order in orders)
+
+
+def _steps(order: tuple[int, ...], *, around: bool) -> list[tuple[int, int]]:
+    return [*pairwise(order), *([(order[-1], order[0])] if around else [])]
+
+
+def joined_mbps(group: Group, host: Host, gpus: tuple[int, ...]) -> int:
+    """Return the Mbit/s that a task counts in the term `gpu_links`."""
+    asked = group.gpu_links
+    if asked is None:
+        return 0
+    widths = {pair: mbps for pair, (_, mbps) in host.gpu_links.items()}
+    if asked.get("measure", "ring") == "pairs":
+        return sum(widths.get(pair, 0) for pair in combinations(gpus, 2))
+    rings = (_steps(order, around=True) for order in permutations(gpus))
+    return max(min(widths.get(pair, 0) for pair in ring) for ring in rings)
 
 
 def _on_so_many(asked: tuple[int, int] | None, hosts: list[int]) -> bool:

@@ -52,7 +52,8 @@ class Host:
     """A host; `domains` are outermost first and end with the host itself.
 
     `gpu_memory` is None where nobody knows, and `slices` are empty where GPUs cannot be cut.
-    `away`: an outage overlaps the current lease, so that nobody stays there.
+    `away`: an outage overlaps the current lease, so that nobody stays there. `gpu_links` has the
+    rank and the Mbit/s of the links that are known, both ways.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Host:
     vacated: bool
     busy: bool
     away: bool
+    gpu_links: Mapping[tuple[int, int], tuple[int, int]]
 
     @property
     def open(self) -> bool:
@@ -99,6 +101,7 @@ class Group:
     communication: Mapping[str, Any] | None
     gpu_memory: int
     profile: str | None
+    gpu_links: Mapping[str, Any] | None
 
     @property
     def milli(self) -> int:
@@ -240,6 +243,7 @@ class Facts:
                 name in vacated,
                 name in busy,
                 name in away,
+                gpu_links(cluster, entry.get("gpu_links")),
             )
 
     def _job(self, number: int, job: Raw) -> Job:
@@ -318,6 +322,7 @@ class Facts:
             group.get("communication"),
             group.get("gpu_memory", 0),
             profile,
+            group.get("gpu_links"),
         )
 
     def _named_hosts(self, group: Raw) -> frozenset[int] | None:
@@ -353,6 +358,21 @@ class Facts:
             usual if migrate is None else migrate,
             usual if preempt is None else preempt,
         )
+
+
+LINK_RANKS = ("", "system", "numa", "pcie", "xgmi", "nvlink")
+
+
+def gpu_links(cluster: Raw, name: str | None) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the rank and the Mbit/s of the links of the matrix with a name."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for matrix in cluster.get("gpu_links", ()):
+        for i, row in enumerate(matrix["gpus"] if matrix["name"] == name else ()):
+            for j, word in enumerate(row.split()):
+                if word in matrix["classes"]:
+                    link = matrix["classes"][word]
+                    found[i, j] = LINK_RANKS.index(link["kind"]), link["bandwidth_mbps"]
+    return found
 
 
 def _numbers(asked: Raw | None) -> tuple[int, int] | None:

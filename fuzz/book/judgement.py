@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from fuzz.book.arrangement import arrangement
+from fuzz.book.arrangement import are_joined, arrangement
 from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
 from fuzz.book.disruption import beyond_budget
 from fuzz.book.facts import Facts, Job, Place
@@ -112,6 +112,8 @@ class Judgement:
                 return "reserved"
             if host.vacated:
                 return "vacated"
+            if not are_joined(group, host, place[3]):
+                return "gpu_links"
         return arrangement(self.facts, job, choice.option, choice.places)
 
     def _room(self, choices: Choices) -> str:

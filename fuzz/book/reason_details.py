@@ -46,8 +46,9 @@ def untrue_of(reasons: Reasons, job: Job, decision: Raw) -> str:
             return f"{job.name} is ineligible: {job.ineligible!r}, the plan says {said!r}"
         return ""
     true, option = reasons.of(job)
-    if detail.get("unproven") and reasons.facts.raw["cluster"].get("pools"):
-        # Whether several groups find places at once within pools may be left open.
+    cluster = reasons.facts.raw["cluster"]
+    if detail.get("unproven") and (cluster.get("pools") or cluster.get("gpu_links")):
+        # Whether several groups find places at once within pools, or with links, may be left open.
         return "" if ORDER.index(said) >= ORDER.index(true) else f"{job.name} comes further: {true}"
     where = f"{job.name} waits for {true!r} by option {option}, the plan says"
     if (said, detail.get("option", 0)) != (true, option):
@@ -109,6 +110,14 @@ def untrue_detail(reasons: Reasons, job: Job, number: int, reason: str, detail: 
     most = _most_places(state, job, number, g, level)
     if detail["places"] != max(most.values()) or detail["places"] >= group.count:
         return f"places are {most}"
+    if "gpu_links" in detail:
+        plain = replace(group, gpu_links=None)
+        bare = replace(option, groups=(*option.groups[:g], plain, *option.groups[g + 1 :]))
+        options = (*job.options[:number], bare, *job.options[number + 1 :])
+        without = _most_places(state, replace(job, options=options), number, g, level)
+        least = (group.gpu_links or {}).get("required", "system")
+        if max(without.values()) <= detail["places"] or detail["gpu_links"] != least:
+            return f"links of {least} or better are asked; without them places are {without}"
     if "domain" in detail:
         if level is None or detail["level"] != state.facts.levels[level]:
             return f"the level is {level}"

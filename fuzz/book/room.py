@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations, product
 
+from fuzz.book.arrangement import are_joined
 from fuzz.book.facts import WHOLE, Facts, Group, Host, Place
 
 MEDIA = 1 << 8
@@ -36,8 +37,22 @@ class Room:
                 for group, index, host, gpus, _ in job.running.places:
                     for gpu in gpus:
                         held.setdefault((host, gpu), []).append((job.number, group, index))
+        linked = any(
+            group.gpu_links is not None
+            for job in facts.jobs
+            for option in job.options
+            for group in option.groups
+        )
+        # Where links are asked for, only a GPU that has none is like another.
         self.kind = [
-            [(gpu in host.reserved_gpus, held.get((host.number, gpu))) for gpu in range(host.gpus)]
+            [
+                (
+                    gpu in host.reserved_gpus,
+                    held.get((host.number, gpu)),
+                    gpu if linked and host.gpu_links else None,
+                )
+                for gpu in range(host.gpus)
+            ]
             for host in facts.hosts
         ]
 
@@ -108,15 +123,16 @@ class Room:
                     yield gpus, slot
             return
         for gpus in self._alike(group, host, None):
-            yield gpus, None
+            if are_joined(group, host, gpus):
+                yield gpus, None
 
     def _alike(self, group: Group, host: Host, slot: int | None) -> Iterator[tuple[int, ...]]:
         h = host.number
         classes: dict[object, list[int]] = {}
         for gpu in range(host.gpus):
             if gpu not in host.reserved_gpus and self._gpu_holds(host, gpu, group, slot):
-                held = self.kind[h][gpu][1]
-                mine = (self.gpus[h][gpu], self.memory[h][gpu], self.cut[h][gpu])
+                _, held, alone = self.kind[h][gpu]
+                mine = (self.gpus[h][gpu], self.memory[h][gpu], self.cut[h][gpu], alone)
                 classes.setdefault((mine, None if held is None else tuple(held)), []).append(gpu)
         if group.number == 1:
             for alike in classes.values():

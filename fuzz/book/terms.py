@@ -7,6 +7,7 @@ from functools import partial
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
+from fuzz.book.arrangement import joined_mbps
 from fuzz.book.choices import MIGRATE, PREEMPT, START, Choice, Choices
 from fuzz.book.collectives import collectives
 from fuzz.book.contention import contention
@@ -56,6 +57,7 @@ class Terms:
             "leftover": self._leftover,
             "stranded": self._stranded,
             "contention": partial(contention, self.facts),
+            "gpu_links": self._gpu_links,
             **(extra or {}),
         }
         self._known: dict[tuple[int, Choice, str], int] = {}
@@ -226,6 +228,15 @@ class Terms:
             for job, choice in zip(self.facts.jobs, choices, strict=True)
             for place in choice.places
             if self.facts.hosts[place[2]].vacated
+        )
+
+    def _gpu_links(self, choices: Choices) -> int:
+        return sum(
+            joined_mbps(
+                job.options[choice.option].groups[place[0]], self.facts.hosts[place[2]], place[3]
+            )
+            for job, choice in zip(self.facts.jobs, choices, strict=True)
+            for place in choice.places
         )
 
     def _freed(self, choices: Choices) -> int:

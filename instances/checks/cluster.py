@@ -402,6 +402,8 @@ def check_arrangement(round_: Round) -> None:
     levels = (*round_.cluster.levels, HOST_LEVEL)
     level_of: dict[str, str] = {}
     errors = Errors()
+    links_decide = "gpu_links" in round_.policy.spec.terms
+    links_decide &= not any(tenant.cells for tenant in round_.tenants)
     for i, job in enumerate(round_.jobs):
         rule = job.anti_affinity
         if rule is not None:
@@ -420,9 +422,18 @@ def check_arrangement(round_: Round) -> None:
                 path = ("jobs", i, "options", j, "required")
                 errors.note(check_known, option.required, levels, "level", path)
             for k, group in enumerate(option.groups):
+                path = ("jobs", i, "options", j, "groups", k)
                 asked = group.slices, group.apart, group.communication, group.gpu_links
                 if any(one is not None for one in asked):
-                    errors.note(_check_group, group, levels, ("jobs", i, "options", j, "groups", k))
+                    errors.note(_check_group, group, levels, path)
+                if group.gpu_links is not None and not links_decide:
+                    errors.add(
+                        InvalidInputError(
+                            f"policy {round_.policy.formulation} does not read it, nor do cells; "
+                            "expected none",
+                            (*path, "gpu_links"),
+                        )
+                    )
             errors.note(_check_num_hosts, option, ("jobs", i, "options", j))
     errors.refuse()
 

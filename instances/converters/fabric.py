@@ -521,7 +521,7 @@ def _with_weights(round_: Round, book: Bookkeeping) -> Round:
     """
     levels = round_.cluster.levels
     weights = round_.spread_weights()
-    if round_.policy.formulation != "gang" or (weights and weights.keys() <= {*levels, HOST_LEVEL}):
+    if "spread" not in round_.policy.terms or (weights and weights.keys() <= {*levels, HOST_LEVEL}):
         return round_
     weights = {level: min(4**i, 10**6) for i, level in enumerate(reversed(levels))}
     book.notes.append(

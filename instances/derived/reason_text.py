@@ -157,6 +157,11 @@ def _lack(detail: Detail, beside: str) -> str:
         return f"no host takes a task{group} {beside}: {lacks}"
     if detail.num_hosts is not None:
         return _of_num_hosts(detail.num_hosts, detail, group, beside)
+    if detail.gpu_links is not None:
+        return (
+            f"at most {detail.places or 0:,} of {detail.tasks or 0:,} tasks{group} fit {beside}: "
+            f"GPUs for more are free, but not joined by {detail.gpu_links} as they ask"
+        )
     if detail.tasks is not None and not (detail.places or detail.resource):
         return f"no open host may take a task{group} {beside}"
     if detail.tasks is not None:

@@ -82,6 +82,11 @@ class GpuLinkRequest(Document):
     joined: Joined = "all"
     measure: Literal["ring", "pairs"] = "ring"
 
+    @property
+    def is_required(self) -> bool:
+        """Whether a task may not have any GPUs of a host."""
+        return self.required is not None or self.at_least_mbps is not None
+
 
 class AntiAffinity(Document):
     """Jobs with one `label` keep out of each other's domains of a level."""

@@ -32,6 +32,7 @@ from placewright.instances.documents.quantities import (
     write_amount,
 )
 from placewright.instances.errors import InvalidInputError
+from placewright.topology.gpu_links import LinkKind
 
 
 def _finite(section: dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +138,8 @@ class Detail(Document):
     a `gpu_model`, or `jobs`. `places` is how many of the `tasks` of a
     group have a place on `domain` of `level`, or on all hosts, under `geo` those of `region`; it
     has all of them but for what keeps its tasks `apart`, by that level, or for the `num_hosts` on
-    which they have to be. That is of all groups if no `group` is given.
+    which they have to be, and more of them but for the `gpu_links` that they need, of that kind or
+    better. That is of all groups if no `group` is given.
     `startable`: the option fits even beside all that the plan starts. `message` says what is wrong
     with an invalid job. `unproven`: a test before this reason could not be decided. `at` is the
     time of a reservation or an offer, or from when on the job may start, and `job` whose
@@ -163,6 +165,7 @@ class Detail(Document):
     tasks: Index | None = None
     places: Index | None = None
     apart: Name | None = None
+    gpu_links: LinkKind | None = None
     num_hosts: HostCount | None = None
     startable: Flag = False
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None

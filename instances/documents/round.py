@@ -169,7 +169,8 @@ class Round(Document):
         """Return the round with its jobs where a plan of an earlier one has them."""
         if not isinstance(plan, Plan):
             raise InvalidInputError("expected the Plan of an earlier round", ("running",), plan)
-        if any(section["kind"] in ("replicas", "flows") for section in plan.sections):
+        orders = {"replicas", "flows"}
+        if not orders.isdisjoint(section["kind"] for section in plan.sections):
             raise InvalidInputError(
                 "orders copies of data; expected an Engine, which knows how far they are",
                 ("running",),

@@ -13,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from placewright.array_types import Bools
-from placewright.instances.derived.hardware import Hardware, hardware, pooled_resources
+from placewright.instances.derived.hardware import (
+    Hardware,
+    hardware,
+    links_of_hosts,
+    pooled_resources,
+)
 from placewright.instances.derived.ranges import expand, expand_all
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.geo import Dataset, Read, Region, WanLink
@@ -23,7 +28,7 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, T
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.documents.plan_leases import LeaseSection, Promised
 from placewright.instances.documents.round import Round
-from placewright.topology import CATALOGUE, HostModel
+from placewright.topology import CATALOGUE, GpuLinks, HostModel
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 # Facts about each host of a cluster, by its name.
@@ -33,7 +38,8 @@ from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 class HostFacts:
     """One host: what it has, its domains outermost first, itself last, and how it is wired.
 
-    `wiring` is its model of the catalogue, None if it names none.
+    `wiring` is its model of the catalogue, None if it names none; `gpu_links` how its GPUs reach
+    each other, None if nobody knows.
     """
 
     name: str
@@ -41,6 +47,7 @@ class HostFacts:
     domains: tuple[str, ...]
     healthy: bool
     wiring: HostModel | None
+    gpu_links: GpuLinks | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +67,12 @@ def read_cluster(document: ClusterDocument) -> ClusterFacts:
     levels = (*document.levels, HOST_LEVEL)
     parents = {(entry.level, entry.name): entry.parent for entry in document.domains}
     hosts, pooled = {}, pooled_resources(document)
-    for entry in document.hosts:
+    for entry, inside in zip(document.hosts, links_of_hosts(document), strict=True):
         equipment = hardware(entry, pooled)
         wiring = None if entry.model is None else CATALOGUE[entry.model]
         above = _domains(entry.parent, document.levels, parents)
         for name in expand(entry.name):
-            hosts[name] = HostFacts(name, equipment, (*above, name), entry.healthy, wiring)
+            hosts[name] = HostFacts(name, equipment, (*above, name), entry.healthy, wiring, inside)
     wan = {frozenset(entry.between): entry.bandwidth_mbps for entry in document.wan}
     return ClusterFacts(hosts, {level: position for position, level in enumerate(levels)}, wan)
 

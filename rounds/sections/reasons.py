@@ -38,6 +38,7 @@ from placewright.rounds.sections.states import (
     pool_shortage,
 )
 from placewright.topology import Cluster
+from placewright.topology.gpu_links import LINK_KINDS
 from placewright.topology.units import WHOLE_GPU
 
 Amounts: TypeAlias = dict[Measure, int]
@@ -202,13 +203,18 @@ def _of_group(placement: Placement, group: Group, open_: Bools) -> dict[str, Any
     """Return what a group alone lacks, nothing if it fits."""
     fitting = np.where(open_, placement.fits(group.shape), 0)
     allowed = open_ & placement.problem.shape_hosts[group.shape]
-    if not fitting.any():
-        return _of_task(placement, group, allowed)
     places, best = most_places(placement, group, fitting, group.required)
     if places == group.count:
         return {}
     inside, where = _inside(placement, group.required, best)
     lack: dict[str, Any] = {**where, "tasks": group.count, "places": places}
+    links, unlinked = placement.problem.link_demands, fitting
+    if links is not None and (asked := links.asked[group.shape]) and asked.is_required:
+        unlinked = np.where(open_, placement.fits(group.shape, linked=False), 0)
+        if most_places(placement, group, unlinked, group.required)[0] > places:
+            return {**lack, "gpu_links": asked.required or LINK_KINDS[0]}
+    if not unlinked.any():
+        return _of_task(placement, group, allowed)
     if group.num_hosts is not None:
         free = replace(group, num_hosts=None)
         if most_places(placement, free, fitting, group.required)[0] == group.count:

@@ -23,6 +23,7 @@ POLICIES = (
     "priorities",
     "crowds",
     "pools",
+    "links",
     "queue",
     "cells",
     "interleaving",

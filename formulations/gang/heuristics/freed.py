@@ -241,7 +241,7 @@ def _disruption(problem: Problem, jobs: list[int], here: NDArray[np.bool_]) -> i
 
 def repack_domains(problem: Problem, session: Session) -> Placement | None:
     """Return a placement that frees domains; None if none can be freed."""
-    if problem.part_demands is not None:  # units are cut by milli-GPU alone
+    if not problem.counts_gpus_alone:
         return None
     freeing = FreeableDomains(problem)
     base = Placement(problem)

@@ -150,10 +150,10 @@ class MovableJobs:
         mine = self.problem.classes[job_class]
         choice = mine.choices[option]
         shape = choice.groups[0].shape
-        gpus = int(self.problem.shape_gpu[shape]) // WHOLE_GPU
+        gpus, links = int(self.problem.shape_gpu[shape]) // WHOLE_GPU, self.problem.link_demands
         return (
             (choice.value / gpus, gpus, mine.accounts, shape)
-            if gpus and choice.is_single_task
+            if gpus and choice.is_single_task and not (links is not None and links.required[shape])
             else None
         )
 
@@ -263,7 +263,9 @@ class EjectionMoves:
         problem, placement = self.problem, self.placement
         enough = placement.whole[host] * WHOLE_GPU >= count * problem.shape_gpu[shape]
         enough &= (placement.free[host] >= count * problem.shape_demand[shape]).all()
-        return bool(enough) and placement.pools.fits_host(shape, host, count)
+        if not enough or not placement.pools.fits_host(shape, host, count):
+            return False
+        return placement.link_state is None or placement.link_state.fits_host(shape, host, count)
 
     def insert(self, start: JobPlacement, host: int) -> None:
         """Insert a removed job on a host that it fits."""

@@ -572,7 +572,7 @@ def repack_tasks(
     counts, patterns = model
     if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
         return None
-    if counts.problem.part_demands is not None:  # units are cut by milli-GPU alone
+    if not counts.problem.counts_gpus_alone:
         return None
     if session.expired():
         return None

@@ -252,13 +252,16 @@ def _is_movable(problem: Problem, job_class: JobClass) -> bool:
     return not job_class.running and all(
         choice.is_single_task
         and not choice.pooled
-        and not _uses_mig_or_memory(problem, choice.groups[0].shape)
+        and not _is_particular(problem, choice.groups[0].shape)
         for choice in job_class.choices
     )
 
 
-def _uses_mig_or_memory(problem: Problem, shape: int) -> bool:
-    sharing = problem.part_demands
+def _is_particular(problem: Problem, shape: int) -> bool:
+    """Whether it matters to a task which of the GPUs that are free it has."""
+    sharing, links = problem.part_demands, problem.link_demands
+    if links is not None and links.required[shape]:
+        return True
     return sharing is not None and bool(sharing.is_slice[shape] or sharing.memory[shape])
 
 

@@ -11,6 +11,7 @@ from placewright.formulations.gang.placement.preemption import (
     levels_of_displaced,
     running_host_groups,
 )
+from placewright.formulations.gang.problem.gpu_links import LinkDemands, bits, set_of
 from placewright.formulations.gang.problem.jobs import ANY_JOB, Choice, JobPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Candidate, Place, Slots
@@ -42,13 +43,15 @@ def assign_gpus(placement: Placement) -> Assignment:
     """Return which jobs of a placement start or move, and the GPUs of their tasks."""
     problem = placement.problem
     pools = _FreeGpus(placement)
+    # Running jobs go first, so that their tasks find the GPUs that they had.
+    changed = sorted(placement.changed(), key=lambda s: s[1].job == ANY_JOB)
+    pools.join([start for _, start in changed])
     waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
     starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
     slots: dict[int, Slots] = {}
     # Of equal precedence the first in the round is the preemptor.
     arrived: defaultdict[int, list[tuple[bool, int, int]]] = defaultdict(list)
-    # Running jobs go first, so that their tasks find the GPUs that they had.
-    for _, start in sorted(placement.changed(), key=lambda s: s[1].job == ANY_JOB):
+    for _, start in changed:
         choice = problem.classes[start.job_class].choices[start.choice]
         job = next(waiting[start.job_class]) if start.job == ANY_JOB else start.job
         tasks = list(_tasks(problem, pools, start, choice))
@@ -79,6 +82,40 @@ class _FreeGpus:
         self._free: dict[int, list[int]] = {}
         self._had = _displaced_from(placement)
         self._starts: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        # By host whose GPUs are joined differently, and shape: sets of GPUs for such tasks.
+        self._joined: defaultdict[tuple[int, int], list[tuple[int, ...]]] = defaultdict(list)
+
+    def join(self, starts: Sequence[JobPlacement]) -> None:
+        """Choose the sets of GPUs of all tasks on hosts whose GPUs are joined differently."""
+        links, problem = self._placement.problem.link_demands, self._placement.problem
+        coming: defaultdict[int, list[int]] = defaultdict(list)
+        if links is None or not links.differ.any():
+            return
+        for start in starts:
+            groups = problem.classes[start.job_class].choices[start.choice].groups
+            for put in start.tasks:
+                shape = groups[put.group].shape
+                if links.differ[put.host] and links.gpus[shape] and not put.gpus:
+                    coming[put.host] += [shape] * put.count
+        for host, shapes in coming.items():
+            self._join(links, host, sorted(shapes))
+
+    def _join(self, links: LinkDemands, host: int, shapes: list[int]) -> None:
+        free = self._placement.free_gpu_ids(host)
+        mine, had = set_of(free), self._had.get(host)
+        tables = links.tables[links.of_host[host]]
+        for ruled in (True, False) if had else (False,):
+            tasks = []
+            for shape in shapes:
+                rank = int(self._placement.problem.shape_rank[shape])
+                # What a job had that it does not displace it leaves to others, if it can.
+                may = [gpu for gpu in free if not ruled or not had or had.get(gpu, 0) <= rank]
+                tasks.append(links.task(shape, set_of(may) & mine))
+            found = tables.pack(mine, tuple(tasks))
+            if found is not None:
+                for shape, gpus in zip(shapes, found.sets, strict=True):
+                    self._joined[host, shape].append(tuple(bits(gpus)))
+                return
 
     def slot(self, shape: int, host: int, gpus: tuple[int, ...]) -> int | None:
         """Take a place for a MIG slice that arrived on a GPU; None for any other task."""
@@ -97,16 +134,18 @@ class _FreeGpus:
         self._starts[key].remove(named)
         return named[1]
 
-    def take(
-        self, host: int, count: int, rank: int, wanted: tuple[int, ...] = ()
-    ) -> tuple[int, ...]:
-        """Take `count` free GPUs of a host: the `wanted` ones if all of them are free.
+    def take(self, host: int, shape: int, wanted: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Take free GPUs of a host for a task: the `wanted` ones if all of them are free.
 
         A task takes rather what a job below its rank had, the highest of them, than what nobody
         had, and that rather than what a job had that it does not displace.
         """
+        problem = self._placement.problem
+        count, rank = int(problem.shape_gpu[shape]) // WHOLE_GPU, int(problem.shape_rank[shape])
         if not count:
             return ()
+        if joined := self._joined.get((host, shape)):
+            return joined.pop(joined.index(wanted) if wanted in joined else -1)
         if host not in self._free:
             self._free[host] = self._placement.free_gpu_ids(host)
         free_gpus = self._free[host]
@@ -162,8 +201,7 @@ def _tasks(
             elif gpu < WHOLE_GPU:
                 gpus = put.gpus[k : k + 1]
             elif mine:
-                rank = int(problem.shape_rank[shape])
-                gpus = pools.take(put.host, gpu // WHOLE_GPU, rank, mine[-1][1])
+                gpus = pools.take(put.host, shape, mine[-1][1])
             slot = put.slot if put.stays else pools.slot(shape, put.host, gpus or ())
             same = next(
                 (i for i, g, s in mine if gpus is not None and set(g) == set(gpus) and s == slot),
@@ -185,8 +223,7 @@ def _tasks(
     for number, host, named, slot in open_tasks:
         index = next(index_of[number])
         shape = choice.groups[number].shape
-        gpus_each, rank = int(problem.shape_gpu[shape]) // WHOLE_GPU, int(problem.shape_rank[shape])
-        gpus = pools.take(host, gpus_each, rank) if named is None else named
+        gpus = pools.take(host, shape) if named is None else named
         yield (number, index, host, gpus), slot
 
 

@@ -62,7 +62,8 @@ def fits(placement: Placement, choice: Choice, max_steps: int) -> bool | None:
         found = _Search(placement, choice, max_steps).finds()
     except _UndecidedError:
         return None
-    return None if found and choice.pooled else found
+    linked = placement.link_state is not None  # nor at links between GPUs
+    return None if found and (choice.pooled or linked) else found
 
 
 def is_single(choice: Choice) -> bool:

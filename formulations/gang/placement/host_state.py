@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
+from placewright.formulations.gang.problem.gpu_links import (
+    GpuSet,
+    LinkDemands,
+    LinkTables,
+    LinkTask,
+    Packing,
+    bits,
+    set_of,
+)
 from placewright.formulations.gang.problem.gpu_parts import FREE, GpuPartState
 from placewright.formulations.gang.problem.jobs import Choice, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
@@ -121,6 +130,89 @@ class PoolState:
             left += amount
 
 
+# Links between GPUs: how many tasks that require some a host has room for, where its GPUs differ.
+#
+# Whole GPUs have no names yet; that the tasks which require links can all have their sets at once
+# is what counts. Any other task takes what is left.
+
+
+class LinkState:
+    """The tasks that require links on each host, and how many more there is room for."""
+
+    def __init__(self, demands: LinkDemands, gpu_free: Ints) -> None:
+        self.demands, self._gpu_free = demands, gpu_free
+        self._came: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        self._room: dict[int, dict[int, int]] = {}
+        self._hosts = np.flatnonzero(demands.differ)
+
+    def charge(self, shape: int, host: int, count: int) -> None:
+        """Charge tasks without names for their GPUs to a host; a negative count releases them."""
+        if self.demands.required[shape]:
+            self._came[host][shape] += count
+        self.touch(host)
+
+    def touch(self, host: int) -> None:
+        """Note that what a host has left has changed."""
+        self._room.pop(host, None)
+
+    def room(self, shape: int, host: int) -> int:
+        """Return how many more tasks of a shape that requires links a host has room for."""
+        known = self._room.setdefault(host, {})
+        if shape not in known:
+            free, came = self.free_set(host), tuple(sorted(self._came[host].elements()))
+            known[shape] = self.demands.room(host, free, came, shape)
+        return known[shape]
+
+    def promised(self, host: int) -> dict[int, int]:
+        """Return how many tasks that require links were promised GPUs of a host, by shape."""
+        return +self._came[host] if self.demands.differ[host] else {}
+
+    def free_set(self, host: int) -> GpuSet:
+        """Return the wholly free GPUs of a host, promised ones among them."""
+        return set_of(np.flatnonzero(self._gpu_free[host] == WHOLE_GPU))
+
+    def limit_fits(self, shape: int, number: Ints) -> None:
+        """Lower numbers of tasks per host, int64 (hosts,), to what links leave room for."""
+        if self.demands.required[shape]:
+            number *= self.demands.able[shape]
+            for host in self._hosts[number[self._hosts] > 0].tolist():
+                number[host] = min(int(number[host]), self.room(shape, host))
+
+    def fits_host(self, shape: int, host: int, count: int = 1) -> bool:
+        """Whether a host has room for so many more tasks of a shape."""
+        if not self.demands.able[shape, host]:
+            return False
+        needed = self.demands.required[shape] and self.demands.differ[host]
+        return not needed or self.room(shape, host) >= count
+
+    def fits_without(self, host: int, gpus: Sequence[int]) -> bool:
+        """Whether the tasks that came have room beside a task on these GPUs."""
+        if not self.demands.differ[host]:
+            return all(self.demands.able[shape, host] for shape in +self._came[host])
+        return self._packed(host, self.free_set(host) & ~set_of(gpus)) is not None
+
+    def crowded_hosts(self) -> list[int]:
+        """Return the hosts whose GPUs are not joined as all the tasks that came ask."""
+        crowded = []
+        for host, came in self._came.items():
+            if +came and not self.fits_without(host, ()):
+                crowded.append(host)
+        return crowded
+
+    def spare_gpu(self, host: int) -> int:
+        """Return the free GPU of a host that its tasks, and those to come, miss the least."""
+        free = self.free_set(host)
+        one = LinkTask(1, None, free)
+        found = self._packed(host, free, one)
+        return next(bits(free if found is None else found.sets[-1]))
+
+    def _packed(self, host: int, free: GpuSet, *more: LinkTask) -> Packing | None:
+        came = sorted(self._came[host].elements())
+        tasks = tuple(self.demands.task(shape, free) for shape in came)
+        table: LinkTables = self.demands.tables[self.demands.of_host[host]]
+        return table.pack(free, (*tasks, *more))
+
+
 # Residual capacity of hosts: GPUs whole and in part, other resources, and who may still arrive.
 #
 # Whole GPUs are counted per host and assigned at the end (assignment.py). Shares are put on a GPU
@@ -154,6 +246,10 @@ class HostState:
         if problem.part_demands is not None:
             self.part_state = GpuPartState(problem.part_demands, cluster, state, exists)
             self.partial_free[self.part_state.layout != FREE] = 0
+        self.link_state: LinkState | None = None
+        links = problem.link_demands
+        if links is not None and links.required.any():
+            self.link_state = LinkState(links, self.gpu_free)
         levels = 1 + int(problem.running_tasks[:, 1].max(initial=-1))
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         # (hosts, ranks): tasks of each rank that have arrived; and the least rank that still may,
@@ -165,8 +261,11 @@ class HostState:
             _, _, host, shape = problem.running_tasks.T
             self.pools.charge_tasks(shape, host)
 
-    def fits(self, shape: int) -> Ints:
-        """Return how many tasks of a shape may arrive on each host now, int64 (hosts,)."""
+    def fits(self, shape: int, *, linked: bool = True) -> Ints:
+        """Return how many tasks of a shape may arrive on each host now, int64 (hosts,).
+
+        Without `linked` whatever it asks of links between GPUs.
+        """
         problem = self.problem
         gpu, demand = int(problem.shape_gpu[shape]), problem.shape_demand[shape]
         if gpu == 0:
@@ -180,6 +279,8 @@ class HostState:
         for r in demand.nonzero()[0]:
             np.minimum(number, self.free[:, r] // demand[r], out=number)
         self.pools.limit_fits(shape, number)
+        if self.link_state is not None and linked:
+            self.link_state.limit_fits(shape, number)
         number *= problem.shape_hosts[shape] & (self.least_rank <= problem.shape_rank[shape])
         return number
 
@@ -200,6 +301,9 @@ class HostState:
             and not self.fits_partial_gpus(shape, host).any()
         ):
             return False
+        links = self.link_state
+        if links is not None and not links.fits_host(shape, host):
+            return False
         fits = bool((self.free[host] >= problem.shape_demand[shape]).all())
         return fits and self.pools.fits_host(shape, host)
 
@@ -212,6 +316,9 @@ class HostState:
             self.part_state.fits(shape, put.host, gpu, put.slot, free)
             for gpu, free in zip(used, had.tolist(), strict=True)
         ):
+            return False
+        links = self.link_state
+        if links is not None and not links.fits_without(put.host, used):
             return False
         return bool(
             (self.free[put.host] >= self.problem.shape_demand[shape]).all()
@@ -227,6 +334,8 @@ class HostState:
         self.arrivals[host, self.problem.shape_rank[shape]] += count
         if gpu >= WHOLE_GPU:
             self.whole[host] -= count * (gpu // WHOLE_GPU)
+            if self.link_state is not None:
+                self.link_state.charge(shape, host, count)
             return ()
         return tuple(self._share(shape, host) for _ in range(count)) if gpu else ()
 
@@ -256,6 +365,8 @@ class HostState:
             self._take(shape, put.host, put.gpus, -1, put.slot)
         else:
             self.whole[put.host] += put.count * (gpu // WHOLE_GPU)
+            if self.link_state is not None and gpu:
+                self.link_state.charge(shape, put.host, -put.count)
 
     def fits_partial_gpus(self, shape: int, hosts: Ints | slice | int = _ALL) -> Ints:
         """Return how many tasks of a share fit each partly used GPU of some hosts."""
@@ -305,7 +416,9 @@ class HostState:
         left = np.where(self.fits_partial_gpus(shape, host) > 0, self.gpu_free[host], UNLIMITED)
         chosen = int(left.argmin())
         if left[chosen] == UNLIMITED:
-            chosen = self.free_gpu_ids(host)[0]
+            links = self.link_state
+            differ = links is not None and links.demands.differ[host]
+            chosen = links.spare_gpu(host) if links and differ else self.free_gpu_ids(host)[0]
         self._take(shape, host, (chosen,))
         return chosen
 
@@ -314,6 +427,8 @@ class HostState:
     ) -> None:
         """Charge one task to each of these GPUs (`times` 1), or release it (-1)."""
         milli = times * min(int(self.problem.shape_gpu[shape]), WHOLE_GPU)
+        if self.link_state is not None:
+            self.link_state.touch(host)
         for gpu in gpus:
             if self._usable[host, gpu]:
                 before = self.gpu_free[host, gpu]

@@ -82,14 +82,28 @@ def stop_beyond_pools(placement: Placement) -> None:
 def repair_preemptions(placement: Placement) -> None:
     """Make preemptions lawful: bring back jobs that need not stop, stop who profits unlawfully.
 
-    What exceeds a quota or a pool is stopped before.
+    What exceeds a quota or a pool, or finds no GPUs that are joined as it asks, is stopped before.
     """
+    _stop_unjoined(placement)
     _stop_beyond_quota(placement)
     stop_beyond_pools(placement)
     while any(placement.stopped) and (
         _restart_needless_victims(placement) or _stop_unlawful_arrivals(placement)
     ):
         pass
+
+
+def _stop_unjoined(placement: Placement) -> None:
+    """Stop arrivals, the last one first, where GPUs of a host are not joined as all of them ask."""
+    links = placement.link_state
+    for host in [] if links is None else links.crowded_hosts():
+        mine = [
+            number
+            for number, start in placement.changed()
+            if any(put.host == host and not put.gpus for put in start.tasks)
+        ]
+        while links is not None and host in links.crowded_hosts():
+            placement.stop(mine.pop())
 
 
 def running_host_groups(problem: Problem, job: int) -> set[tuple[int, int]]:

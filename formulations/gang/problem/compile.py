@@ -545,6 +545,7 @@ def assemble(
         cluster=cluster,
         classes=classes,
         part_demands=shapes.gpu_part_demands() if compiler.is_parted(pinned) else None,
+        link_demands=shapes.gpu_link_demands(),
         pinned_remaining=_milli_gpu_on([fact.job for fact in pinned], emptied),
         labels=compiler.list_labels(placed),
         terms=write_out_terms(terms, {VALUE: len(priorities)}),

@@ -12,6 +12,7 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.common.priority_classes import PriorityClass
+from placewright.formulations.gang.problem.gpu_links import GPU_LINKS, LinkDemands
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands
 from placewright.formulations.gang.problem.jobs import (
     Choice,
@@ -170,6 +171,8 @@ class Problem:
     shape_model: Ints
     # GPU memory and MIG slices that tasks ask for; None if none does
     part_demands: GpuPartDemands | None
+    # Links between GPUs that tasks ask for; None if none does, and nothing is known of any
+    link_demands: LinkDemands | None
     # (hosts,): Equal for hosts of one GPU model that the same shapes allow by name, -1 without GPUs
     host_kind: Ints
     open: Bools  # (hosts,): Hosts where tasks may arrive: healthy, not reserved, not to be vacated
@@ -205,6 +208,45 @@ class Problem:
     def weighted_terms(self) -> tuple[str, ...]:
         """The terms with `value`, the weighted sum, instead of those of the priority classes."""
         return tuple(dict.fromkeys(VALUE if term in CLASS_VALUES else term for term in self.terms))
+
+    @property
+    def counts_gpus_alone(self) -> bool:
+        """Whether it does not matter which of the GPUs that are free a task has."""
+        links = self.link_demands
+        return self.part_demands is None and (links is None or not links.required.any())
+
+    @cached_property
+    def pinned_link_mbps(self) -> int:
+        """What the pinned jobs count in the term `gpu_links`."""
+        links, host_of = self.link_demands, self.cluster.host_index
+        return sum(
+            links.mbps_of(group.gpu_links, host_of[task.host], task.gpus)
+            for job in self.round.jobs
+            if links is not None and job.running is not None and job.running.pinned
+            for task in job.running.tasks
+            for group in [job.options[job.running.option].groups[task.group]]
+        )
+
+    def link_mbps(self, job: int) -> int:
+        """Return what a running job that may move counts in `gpu_links` where it is."""
+        links, running = self.link_demands, self.running[job]
+        groups = self.classes[running.job_class].choices[0].groups
+        return sum(
+            links.mbps(groups[group].shape, host, gpus)
+            for group, _, host, gpus in (running.places if links is not None else ())
+            if links is not None
+        )
+
+    def most_link_mbps(self, job: int) -> int:
+        """Return the most that a running job that may move could count in `gpu_links`."""
+        links, groups = (
+            self.link_demands,
+            self.classes[self.running[job].job_class].choices[0].groups,
+        )
+        if links is None:
+            return 0
+        best = sum(group.count * links.most_mbps(group.shape) for group in groups)
+        return max(best, self.link_mbps(job))
 
     @property
     def value_terms(self) -> tuple[str, ...]:
@@ -245,7 +287,10 @@ class Problem:
         Such a job may stay and uses nothing that others could have, so relaxations leave it out.
         """
         job, _, host, shape = self.running_tasks.T
-        constrained = np.unique(job if self._reserved else job[~self.shape_hosts[shape, host]])
+        odd = ~self.shape_hosts[shape, host]
+        if self.link_demands is not None:
+            odd |= self.link_demands.required[shape]
+        constrained = np.unique(job if self._reserved else job[odd])
         return frozenset(j for j in constrained.tolist() if not self.competes(self.running[j]))
 
     @cached_property
@@ -255,9 +300,11 @@ class Problem:
     def competes(self, running: RunningJob) -> bool:
         """Whether the tasks of a running job might arrive on the GPUs where they run."""
         groups = self.classes[running.job_class].choices[0].groups
+        links = self.link_demands
         return all(
             self.shape_hosts[groups[g].shape, h]
             and not (self._reserved and self._holds_reserved(h, gpus))
+            and (links is None or links.are_joined(groups[g].shape, h, gpus))
             for g, _, h, gpus in running.places
         )
 
@@ -360,14 +407,15 @@ class Problem:
 
     @cached_property
     def _value_steps(self) -> dict[str, int]:
-        """Per term the greatest common divisor of the amounts that options add to it."""
-        options = self.options
+        """Per term the greatest common divisor of the amounts that are added to it."""
+        options, matrices = self.options, self.cluster.gpu_links
         groups = set(options.groups)
         return {
             **{
                 term: int(np.gcd.reduce(options.amounts(term), initial=0))
                 for term in {VALUE, *self.terms}.intersection(OPTION_SUMS)
             },
+            GPU_LINKS: gcd(*(mbps for links in matrices for row in links.mbps for mbps in row)),
             "spread": gcd(*(g.milli_gpu * weight for g in groups for _, weight in g.weights)),
         }
 

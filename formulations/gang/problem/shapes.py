@@ -13,6 +13,10 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.problem.gpu_links import (
+    LinkDemands,
+    LinkTables,
+)
 from placewright.formulations.gang.problem.gpu_parts import GpuPartDemands, Layouts, slice_kinds
 from placewright.formulations.gang.problem.jobs import (
     NO_LEVEL,
@@ -36,7 +40,7 @@ from placewright.formulations.gang.problem.limits import (
 from placewright.instances.derived.arrays import pools_of, running_places
 from placewright.instances.derived.names import is_anywhere
 from placewright.instances.derived.ranges import expand_all
-from placewright.instances.documents.arrangement import HostCount
+from placewright.instances.documents.arrangement import GpuLinkRequest, HostCount
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
@@ -54,7 +58,8 @@ class ShapeKey(NamedTuple):
 
     `hosts` is the number of a set of hosts: whatever allows the same hosts has the same.
     `gpu` is milli-GPU, `gpu_memory` MiB, `mig` a profile; `demand` has other resources by name,
-    `uses` what a job of one task takes of pools that are counted per job.
+    `uses` what a job of one task takes of pools that are counted per job, `links` what a task asks
+    of the links between its GPUs.
     """
 
     gpu: int
@@ -66,6 +71,7 @@ class ShapeKey(NamedTuple):
     rank: int
     uses: Demands = ()
     leave: int = 0
+    links: GpuLinkRequest | None = None
 
 
 _FIELDS = attrgetter(*(TaskGroup.model_fields.keys() - {"name", "resources", "hosts", "host_sets"}))
@@ -91,6 +97,7 @@ class ShapeTable:
         self._of_names: dict[Names, Bools] = {}
         self._allowed: dict[tuple[Names | None, Names], int | None] = {}
         self._layouts = Layouts()
+        self._link_tables = tuple(LinkTables(links) for links in cluster.gpu_links)
 
     def group(
         self,
@@ -141,6 +148,7 @@ class ShapeTable:
             rank,
             uses if group.count == 1 else (),
             leave,
+            group.gpu_links,
         )
         preferred = weights if group.preferred is None else group.preferred
         charged = sorted((self.levels[n], weights[n]) for n in preferred if weights.get(n))
@@ -285,6 +293,13 @@ class ShapeTable:
             product=self.cluster.product,
             layouts=self._layouts,
         )
+
+    def gpu_link_demands(self) -> LinkDemands | None:
+        """Return what shapes ask of links; None if they ask nothing and nothing is known of any."""
+        asked, of_host = tuple(key.links for key in self.index), self.cluster.gpu_links_of
+        if not self._link_tables and not any(asked):
+            return None
+        return LinkDemands(asked, self.gpus // WHOLE_GPU, self._link_tables, of_host)
 
 
 def host_range(num_tasks: int, *asked: HostCount | None) -> HostRange | None:

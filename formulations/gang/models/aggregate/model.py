@@ -16,6 +16,7 @@ from placewright.formulations.gang.models.aggregate.accounts import (
     most_started,
     steps_of,
 )
+from placewright.formulations.gang.models.aggregate.gpu_links import add_gpu_links
 from placewright.formulations.gang.models.aggregate.host_classes import HostClasses
 from placewright.formulations.gang.models.aggregate.variables import (
     AggregateModel,
@@ -139,6 +140,7 @@ def add_terms(m: AggregateModel) -> None:
             m.problem.classes[c].choices[o] for c, o in zip(m.y_class, m.y_choice, strict=True)
         ]
         m.model.term(BOTTLENECK, m.y, _single_times(m, chosen, running), sense="min")
+    add_gpu_links(m)
     idle = m.opened[m.opened >= 0]
     m.model.term("opened", idle, np.ones(len(idle)), sense="min")
 

@@ -28,6 +28,7 @@ from placewright.formulations.gang.models.aggregate.model import build_aggregate
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.gpu_links import GPU_LINKS
 from placewright.formulations.gang.problem.limits import BOTTLENECK, OPTION_SUMS, SENSE, SHARE_TERMS
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import HOLD_SLACK, Bound, near, tighter
@@ -140,7 +141,7 @@ def _best(worth: Floats, row: Ints) -> Ints:
 # Column generation for the aggregate model: its relaxations, and bounds from them.
 
 
-PLACE_TERMS = ("disruption", "spread", "opened", BOTTLENECK)
+PLACE_TERMS = ("disruption", "spread", "opened", BOTTLENECK, GPU_LINKS)
 """Terms of the aggregate model that depend on where jobs are, not only on which of them run."""
 
 MODELLED_TERMS = (*OPTION_SUMS, *SHARE_TERMS, *PLACE_TERMS)

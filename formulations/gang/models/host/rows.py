@@ -10,6 +10,7 @@ from math import gcd
 import numpy as np
 
 from placewright.array_types import Bools, Ints
+from placewright.formulations.gang.models.host.gpu_links import add_gpu_links
 from placewright.formulations.gang.models.host.model import (
     NONE,
     HostModel,
@@ -271,6 +272,9 @@ def add_gpus(m: HostModel) -> GpuSlots:
     m.model.add(
         m.model.rows("gpu", len(free), upper=free)[slots.use_slot], slots.use, slots.use_milli
     )
+    wholly = np.flatnonzero(free == WHOLE_GPU)
+    on_gpu = zip(host[wholly].tolist(), gpu_of[wholly].tolist(), strict=True)
+    add_gpu_links(m, dict(zip(on_gpu, w.tolist(), strict=True)))
     whole = np.flatnonzero(gpu >= WHOLE_GPU)
     held = np.flatnonzero((stay_gpu >= WHOLE_GPU) & ~np.isin(m.stays.host, sharing))
     plain = np.setdiff1d(np.union1d(m.x_host[whole], m.stays.host[held]), sharing)
@@ -312,6 +316,8 @@ def _slots(m: HostModel, sharing: Ints, held: Ints) -> tuple[Ints, Ints, Ints]:
         host = m.hosts[at]
         partial = m.placement.partial_free[host]
         known = named[at] | set(np.flatnonzero(partial).tolist())
+        if m.problem.link_demands is not None and m.problem.link_demands.differ[host]:
+            known.update(m.placement.free_gpu_ids(host))
         if m.placement.part_state is not None:
             known.update(np.flatnonzero(m.placement.part_state.layout[host]).tolist())
         # A GPU that all may leave is wholly free in the placement.

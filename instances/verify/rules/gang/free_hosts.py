@@ -158,7 +158,12 @@ _MOST_DOMAINS = 64
 def is_plain(option: Option) -> bool:
     """Whether an option asks for nothing that is not looked at here."""
     return option.hosts is None and not any(
-        one.slices or one.apart or one.num_hosts or one.mig or one.gpu_memory
+        one.slices
+        or one.apart
+        or one.num_hosts
+        or one.mig
+        or one.gpu_memory
+        or (one.gpu_links is not None and one.gpu_links.is_required)
         for one in option.groups
     )
 

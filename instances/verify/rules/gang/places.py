@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.arrangement import Apart, HostCount
+from placewright.instances.documents.arrangement import Apart, GpuLinkRequest, HostCount
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.documents.round import Round
@@ -22,6 +23,7 @@ from placewright.instances.verify.reading import (
 )
 from placewright.instances.verify.result import Finding, Rule, rules
 from placewright.instances.verify.rules.gang.waiting import end_of
+from placewright.topology.gpu_links import LINK_KINDS, Joined
 from placewright.topology.mig import COMPUTE_SLICES, NO_MIG, PRODUCTS, SLICES, Slice
 from placewright.topology.units import WHOLE_GPU
 
@@ -94,7 +96,64 @@ def vacated(reading: Reading) -> Iterator[Finding]:
             )
 
 
-RULES_OF_ARRIVALS = rules(healthy, gpu_model, allowed_host, reserved, vacated)
+def gpu_links(reading: Reading) -> Iterator[Finding]:
+    """Require that the GPUs of each arrival are joined as its group asks."""
+    for arrival in reading.arrivals():
+        asked, gpus = arrival.group.gpu_links, sorted(set(arrival.task.gpus))
+        if asked is None or not asked.is_required:
+            continue
+        if not _has_links(arrival.host, asked, gpus):
+            wide = "" if asked.at_least_mbps is None else f" of {asked.at_least_mbps} Mbit/s"
+            how = {"all": "any two", "ring": "a ring of all", "path": "a path through all"}
+            yield Finding(
+                (*arrival.path, "gpus"),
+                f"GPUs {', '.join(map(str, gpus))} of host {arrival.host.name!r} are not "
+                f"joined; expected {how[asked.joined]} joined by {asked.required or 'links'}{wide}",
+            )
+
+
+def _has_links(host: HostFacts, asked: GpuLinkRequest, gpus: Sequence[int]) -> bool:
+    links = host.gpu_links
+    if links is None or len(gpus) < 2 or gpus[-1] >= links.gpus:
+        return False
+    joined = _joining(host, asked)
+    return bool(joined) if links.is_uniform else are_joined(gpus, joined, asked.joined)
+
+
+def _joining(host: HostFacts, asked: GpuLinkRequest) -> set[frozenset[int]]:
+    """Return the pairs of GPUs of a host with a link that will do."""
+    links = host.gpu_links
+    if links is None:
+        return set()
+    least = 1 if asked.required is None else 1 + LINK_KINDS.index(asked.required)
+    return {
+        frozenset((a, b))
+        for a, b in combinations(range(links.gpus), 2)
+        if links.kind[a][b] >= least and links.mbps[a][b] >= (asked.at_least_mbps or 0)
+    }
+
+
+def are_joined(gpus: Sequence[int], joined: set[frozenset[int]], how: Joined) -> bool:
+    """Whether any two GPUs are joined, or neighbours on some ring or path through all of them."""
+    if how == "all":
+        return all(frozenset(pair) in joined for pair in combinations(gpus, 2))
+    ends: dict[frozenset[int], set[int]] = {frozenset([gpu]): {gpu} for gpu in gpus}
+    if how == "ring":
+        ends = {frozenset([gpus[0]]): {gpus[0]}}
+    for _ in range(len(gpus) - 1):
+        longer: defaultdict[frozenset[int], set[int]] = defaultdict(set)
+        for on_path, last in ends.items():
+            for gpu in set(gpus) - on_path:
+                if any(frozenset((gpu, end)) in joined for end in last):
+                    longer[on_path | {gpu}].add(gpu)
+        ends = longer
+    last = ends.get(frozenset(gpus), set())
+    if how == "ring":
+        last = {end for end in last if frozenset((end, gpus[0])) in joined}
+    return bool(last)
+
+
+RULES_OF_ARRIVALS = rules(healthy, gpu_model, allowed_host, reserved, vacated, gpu_links)
 
 
 # Maintenance: tasks that would not have ended by then do not come to hosts that it takes.

@@ -35,6 +35,7 @@ from placewright.instances.verify.rules.gang.preemption import PutBack, Rank, Vi
 from placewright.instances.verify.rules.gang.timeline import KIND
 from placewright.instances.verify.rules.gang.waiting import end_of, may_start
 from placewright.instances.verify.shared_gpus import held, ran_together
+from placewright.topology.gpu_links import LINK_KINDS
 from placewright.topology.units import WHOLE_GPU
 
 # What is wrong with the facts of a reason that names a pool.
@@ -521,6 +522,9 @@ class _Judgement:
             return f"{detail.tasks} tasks; expected the {group.count} of the group"
         if detail.apart is not None and (group.apart is None or group.apart.level != detail.apart):
             return f"apart by {detail.apart!r}; expected the level of the group's field apart"
+        least = None if group.gpu_links is None else group.gpu_links.required or LINK_KINDS[0]
+        if detail.gpu_links is not None and detail.gpu_links != least:
+            return f"GPUs joined by {detail.gpu_links}; expected {least or 'any'}, what is asked"
         if detail.num_hosts is not None and detail.num_hosts != (true := _asked(option, detail)):
             asked = "any number" if true is None else of_hosts(true)
             return f"needs {of_hosts(detail.num_hosts)}; expected {asked}, what is asked"

@@ -9,7 +9,9 @@ from typing import TypeAlias
 
 from placewright.instances.documents.job import Job
 from placewright.instances.verify.reading import Placed, Reading
+from placewright.instances.verify.rules.gang.places import are_joined
 from placewright.instances.verify.rules.gang.waiting import Entitlement, start_value
+from placewright.topology import GpuLinks
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 # The term `contention`: by how much the groups that cross links exceed their bandwidth.
@@ -60,8 +62,45 @@ def _crossed(reading: Reading, placed: Placed, number: int) -> set[Link]:
     return crossed
 
 
-# A job that is kept counts in `remaining` only, and in the terms of promises and of jobs that take
-# turns; `freed`, `opened` and `leftover` look at the hosts that it holds.
+# The term `gpu_links`: how well the GPUs of tasks are joined inside their hosts.
+
+
+def gpu_links(reading: Reading) -> int:
+    """Mbit/s of the tasks that ask for links, of all jobs that run after the round.
+
+    Of a task that is the slowest link of the best ring through its GPUs, or the sum of all links
+    between them, as its group measures it; 0 for a link that nobody knows.
+    """
+    total = 0
+    known: dict[tuple[int, str, tuple[int, ...]], int] = {}
+    for placed in reading.placed_tasks():
+        asked, links = placed.group.gpu_links, placed.host.gpu_links
+        if asked is not None and links is not None:
+            key = id(links), asked.measure, tuple(sorted(set(placed.task.gpus)))
+            if len(key[2]) < 2 or key[2][-1] >= links.gpus:
+                continue
+            if key not in known:
+                known[key] = _joined_mbps(links, asked.measure, key[2])
+            total += known[key]
+    return total
+
+
+def _joined_mbps(links: GpuLinks, measure: str, gpus: tuple[int, ...]) -> int:
+    widths = {(a, b): links.mbps[a][b] for a in gpus for b in gpus if a != b}
+    if measure == "pairs":
+        return sum(widths.values()) // 2
+    if links.is_uniform:
+        return max(widths.values())
+    # The widest threshold at which the remaining links still hold a ring.
+    for width in sorted(set(widths.values()), reverse=True):
+        joined = {frozenset(pair) for pair, mbps in widths.items() if mbps >= width}
+        if width and are_joined(gpus, joined, "ring"):
+            return width
+    return 0
+
+
+# A job that is kept counts in `remaining` and `gpu_links` only, and in the terms of promises and
+# of jobs that take turns; `freed`, `opened` and `leftover` look at the hosts that it holds.
 
 
 def worths(reading: Reading) -> Iterator[tuple[Job, int, int]]:

@@ -1,0 +1,154 @@
+"""Exchange of tasks between hosts for the term `gpu_links`: who asks for links goes where they are.
+
+Jobs of one task that start change places: a task that asks for links with as many GPUs of smaller
+tasks, of one shape, on another host, or with GPUs that are free there. What a host is worth is the
+best packing of its tasks (gpu_links.py), so an exchange needs no more than the tasks of two hosts.
+In each pass the best exchanges of each pair of shapes are made, every host once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.gpu_links import LinkDemands, set_of
+from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
+from placewright.formulations.session import Session
+from placewright.topology.units import WHOLE_GPU
+
+_NO_SHAPE = -1
+
+
+def exchange_for_links(placement: Placement, session: Session) -> bool:
+    """Improve `gpu_links` in place; return whether that succeeded."""
+    links = placement.problem.link_demands
+    if links is None:
+        return False
+    exchange, improved = _Exchange(placement, links), False
+    while not session.expired() and exchange.one_pass(session):
+        improved = True
+    return improved
+
+
+class _Exchange:
+    """The tasks of jobs that may change places, by host and shape."""
+
+    def __init__(self, placement: Placement, links: LinkDemands) -> None:
+        self.placement, self.links = placement, links
+        self._jobs: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        self._on: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        self._free: dict[int, int] = {}
+        self._worth: dict[tuple[object, ...], int] = {}
+        problem = placement.problem
+        for number, start in placement.changed():
+            choice = problem.classes[start.job_class].choices[start.choice]
+            for put in start.tasks:
+                shape = choice.groups[put.group].shape
+                if put.gpus or problem.shape_gpu[shape] < WHOLE_GPU:
+                    continue
+                self._on[put.host][shape] += put.count
+                if start.job == ANY_JOB and choice.is_single_task:
+                    self._jobs[put.host, shape].append(number)
+        self._asking = [s for s, asked in enumerate(links.asked) if asked is not None]
+
+    def one_pass(self, session: Session) -> bool:
+        """Make the best exchanges of each pair of shapes; return whether there was one."""
+        made = False
+        for asks in self._asking:
+            for other in [_NO_SHAPE, *range(len(self.links.asked))]:
+                if session.expired():
+                    return made
+                if self._matches(asks, other):
+                    made |= self._exchange_all(asks, other)
+        return made
+
+    def _matches(self, asks: int, other: int) -> bool:
+        """Whether tasks of another shape can have just the GPUs of one that asks for links."""
+        gpus = self.links.gpus
+        return other == _NO_SHAPE or bool(
+            other != asks and gpus[other] > 0 and gpus[asks] % gpus[other] == 0
+        )
+
+    def _exchange_all(self, asks: int, other: int) -> bool:
+        number = 0 if other == _NO_SHAPE else int(self.links.gpus[asks] // self.links.gpus[other])
+        trade = Counter({asks: 1, other: -number} if number else {asks: 1})
+        leave = sorted(self._gains(asks, 1, trade, -1), reverse=True)
+        come = sorted(self._gains(other, number, trade, 1, room=asks), reverse=True)
+        made = False
+        used: set[int] = set()
+        for (lost, source), (gained, target) in zip(leave, come, strict=False):
+            if lost + gained <= 0:
+                break
+            if source == target or {source, target} & used:
+                continue
+            if self._make(source, target, asks, other, number):
+                made = True
+                used |= {source, target}
+        return made
+
+    def _gains(
+        self, shape: int, number: int, trade: Counter[int], sign: int, room: int = _NO_SHAPE
+    ) -> Iterator[tuple[int, int]]:
+        """Yield (Mbit/s, host) that a host gains by a trade, of the hosts that can make it."""
+        if number:
+            hosts = [h for (h, s), jobs in self._jobs.items() if s == shape and len(jobs) >= number]
+        else:
+            hosts = np.flatnonzero(self.placement.fits(room)).tolist()
+        for host in hosts:
+            after = self._on[host].copy()
+            for one, times in trade.items():
+                after[one] += sign * times
+            worth = self._worth_of(host, after)
+            if worth >= 0:
+                yield worth - self._worth_of(host, self._on[host]), host
+
+    def _worth_of(self, host: int, tasks: Counter[int]) -> int:
+        """Return the Mbit/s of the best packing of tasks on a host, -1 if they do not fit."""
+        table = int(self.links.of_host[host])
+        if table < 0:
+            return 0
+        if host not in self._free:
+            self._free[host] = set_of(self.placement.free_gpu_ids(host))
+        free, asked = self._free[host], tuple(sorted((+tasks).items()))
+        key = table, free, asked
+        if key not in self._worth:
+            each = [self.links.task(s, free) for s, n in asked for _ in range(n)]
+            found = self.links.tables[table].pack(free, tuple(each))
+            self._worth[key] = -1 if found is None else found.asked_mbps
+        return self._worth[key]
+
+    def _make(self, source: int, target: int, asks: int, other: int, number: int) -> bool:
+        """Exchange a task with some of another shape; return whether they fit each other's host."""
+        going = [self._jobs[source, asks][-1]]
+        coming = self._jobs[target, other][-number:] if number else []
+        before = [self.placement.get(job) for job in (*going, *coming)]
+        wanted = [(target, asks)] + [(source, other)] * number
+        for job in (*going, *coming):
+            self.placement.stop(job)
+        put: list[int] = []
+        for start, (host, shape) in zip(before, wanted, strict=True):
+            if start is None or not self.placement.fits_host(shape, host):
+                break
+            tasks = [TaskPlacement(0, host, 1, self.placement.put(shape, host))]
+            put.append(self.placement.start(start.job_class, start.choice, tasks))
+        done = len(put) == len(wanted)
+        if not done:
+            for job in put:
+                self.placement.stop(job)
+            put = [self.placement.restart(start) for start in before if start is not None]
+            wanted = [(source, asks)] + [(target, other)] * number
+        for job in (*going, *coming):
+            for jobs in (self._jobs[source, asks], self._jobs[target, other]):
+                if job in jobs:
+                    jobs.remove(job)
+        for job, (host, shape) in zip(put, wanted, strict=True):
+            self._jobs[host, shape].append(job)
+        if done:
+            self._on[source] += Counter({other: number})
+            self._on[source] -= Counter({asks: 1})
+            self._on[target] += Counter({asks: 1})
+            self._on[target] -= Counter({other: number})
+        return done
