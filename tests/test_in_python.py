@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 
 from placewright import (
@@ -29,6 +30,7 @@ from placewright import (
     verify,
 )
 from placewright.instances import parse_round
+from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import JobFields, Running
 from placewright.instances.documents.round import RoundFields
 
@@ -254,6 +256,54 @@ def test_an_engine_and_changes_take_the_same_objects():
         assert third.assignment().keys() == {"more", "last"}
 
 
+def test_a_cluster_is_a_document_arrays_or_a_graph():
+    arrays = build_cluster(CLUSTER)
+    graph = CLUSTER.to_graph(detail="gpu")
+    rounds = [Round.of(one, jobs=[TRAIN]) for one in (CLUSTER, graph, arrays)]
+    assert rounds[0] == rounds[1] == Round.of(CLUSTER.model_dump(mode="json"), jobs=[TRAIN])
+    plans = [solve_round(one, time_limit=1, isolation="none") for one in rounds]
+    assert plans[0].assignment() == plans[1].assignment() == plans[2].assignment()
+
+
+@pytest.mark.parametrize("file", sorted(LIBRARY.glob("*.yaml")), ids=lambda file: file.stem)
+def test_arrays_of_a_bundled_cluster_make_the_same_arrays_again(file):
+    document = load_round(file).cluster
+    hosts = tuple(one.model_copy(update={"healthy": True}) for one in document.hosts)
+    arrays = build_cluster(document.model_copy(update={"pools": (), "hosts": hosts}))
+    assert build_cluster(Round.of(arrays).cluster) == arrays
+
+
+def test_a_plan_writes_itself_onto_the_graph_of_its_cluster():
+    jobs = [TRAIN, Job("rest", gpus=15, tasks=15), Job("a", gpus=0.5), Job("b", gpus=0.5)]
+    plan = solve_round(Round.of(CLUSTER, jobs=jobs), time_limit=1, isolation="none")
+    graph = CLUSTER.to_graph(detail="gpu")
+    assert plan.on(graph) is graph
+    held: dict[Any, list[str]] = {}
+    for job, places in plan.assignment().items():
+        for host, gpu in places:
+            held.setdefault(("gpu", host, gpu), []).append(job)
+    written = nx.get_node_attributes(graph, "job")
+    assert written == {node: ",".join(names) for node, names in held.items()}
+    assert "a,b" in written.values()
+    assert ClusterDocument.from_graph(graph) == CLUSTER
+    assert not nx.get_node_attributes(Plan(decisions=()).on(graph), "job")
+
+
+def test_graphs_that_are_none_of_the_cluster_are_refused():
+    plan = solve_round(Round.of(CLUSTER, jobs=[TRAIN]), time_limit=0, isolation="none")
+    wrong: Any = "x"
+    with pytest.raises(InvalidInputError, match="graph: graph is str; expected a NetworkX graph"):
+        plan.on(wrong)
+    with pytest.raises(InvalidInputError, match=r"graph: has no node of GPU 0 of host r.*GPUs$"):
+        plan.on(CLUSTER.to_graph())
+    graph = CLUSTER.to_graph(detail="gpu")
+    graph.add_edge(("rack", "r1"), ("host", "r0-0"), kind="contains")
+    with pytest.raises(InvalidInputError, match=r"cluster: node .*expected one container"):
+        Round.of(graph, jobs=[TRAIN])
+    with pytest.raises(InvalidInputError, match=r"graph: node .*expected one container"):
+        plan.on(graph)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -289,7 +339,8 @@ def test_what_is_no_job_no_plan_and_no_changes_is_refused():
 
 
 GOOD = """
-from placewright import Changes, ClusterDocument, Engine, Job, Plan, Policy, Round, Tenant
+import networkx as nx
+from placewright import Cluster, Changes, ClusterDocument, Engine, Job, Plan, Policy, Round, Tenant
 from placewright import solve_round, verify
 
 def decide(cluster: ClusterDocument, earlier: Plan | None) -> dict[str, list[tuple[str, int]]]:
@@ -308,6 +359,9 @@ def decide(cluster: ClusterDocument, earlier: Plan | None) -> dict[str, list[tup
     hosts: list[str] = [task.host for task in plan.placement(jobs[0])]
     with Engine(round_) as engine:
         engine.round(Changes(added=[Job(hosts[0], gpus=8)]))
+    graph = nx.Graph([("rack", "h0"), ("rack", "h1")])
+    Round.of(plan.on(graph), jobs=jobs)
+    Round.of(Cluster.from_graph(graph), jobs=jobs, running=plan)
     return plan.assignment()
 """
 BAD = """

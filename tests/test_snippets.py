@@ -7,13 +7,16 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from placewright import Tenant, verify
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "docs/library.md": """
-from placewright import load_round
+from placewright import Tenant, load_round, verify
 round_ = load_round("round.yaml")
 """,
     "docs/tour.md": "",
@@ -52,6 +55,22 @@ def test_every_page_with_snippets_is_checked():
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     found = {str(page.relative_to(ROOT)) for page in pages if snippets(page)}
     assert found == set(PAGES)
+
+
+def test_the_first_page_of_the_library_solves_on_a_graph():
+    first, second, *_ = snippets(ROOT / "docs" / "library.md")
+    assert first.strip().count("\n") < 25
+    names: dict[str, Any] = {"Tenant": Tenant, "verify": verify}
+    exec(first, names)
+    held, plan = names["held"], names["plan"]
+    racks = {host: rack for rack in ("r0", "r1") for host in names["graph"][rack]}
+    assert len({racks[task.host] for task in plan.placement("train")}) == 1
+    assert held == {
+        f"{host}-gpu{gpu}": job for job, places in plan.assignment().items() for host, gpu in places
+    }
+    assert sorted(held.values()) == ["train"] * 8 + ["tune"] * 2
+    exec(second, names)
+    assert names["plan"].placement("train") == plan.placement("train")
 
 
 @pytest.mark.nightly

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +33,13 @@ from placewright.instances.documents.quantities import (
 )
 from placewright.instances.errors import InvalidInputError
 from placewright.topology.gpu_links import LinkKind
+from placewright.topology.graph import GraphError
+from placewright.topology.graph_reader import read_graph
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Graph = TypeVar("Graph", bound="nx.Graph[Any]")
 
 
 def _finite(section: dict[str, Any]) -> dict[str, Any]:
@@ -350,6 +357,48 @@ class Plan(Document):
             for decision in self.decisions
             if decision.tasks
         }
+
+    def on(self, graph: Graph) -> Graph:
+        """Write the plan onto the graph of its cluster: each GPU's node has its `job`.
+
+        That is the name of the job that holds the GPU once the plan is carried out, or the names,
+        with commas between, of those that share it. GPUs that nobody holds have no `job`.
+
+        Parameters
+        ----------
+        graph
+            A NetworkX graph with a node for each GPU, as `Cluster.from_graph` takes it; it is
+            changed.
+
+        Returns
+        -------
+        networkx.Graph
+            The same graph.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is no graph of a cluster, or has no node of a GPU of the plan.
+        """
+        try:
+            nodes = {host.name: host.gpu_nodes for host in read_graph(graph).hosts}
+        except (GraphError, TypeError) as error:
+            raise InvalidInputError(str(error), ("graph",)) from None
+        holders: dict[Any, dict[str, None]] = {}
+        for job, places in self.assignment().items():
+            for host, gpu in places:
+                if gpu >= len(nodes.get(host, ())):
+                    raise InvalidInputError(
+                        f"has no node of GPU {gpu} of host {host}; expected the graph of the "
+                        f"plan's cluster, down to GPUs",
+                        ("graph",),
+                    )
+                holders.setdefault(nodes[host][gpu], {})[job] = None
+        for node in (one for inside in nodes.values() for one in inside):
+            graph.nodes[node].pop("job", None)
+            if node in holders:
+                graph.nodes[node]["job"] = ",".join(holders[node])
+        return graph
 
     def completed(self, names: Iterable[str]) -> Self:
         """Return the plan with the decisions of these jobs, in their order: who has none waits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, Unpack
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
@@ -31,6 +31,10 @@ from placewright.instances.documents.policy import DEFAULT_SPREAD_WEIGHTS, Polic
 from placewright.instances.documents.sections import refuse_unused_sections
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.errors import InvalidInputError
+from placewright.topology import Cluster
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MAX_HOST_SETS = 10_000
 
@@ -113,7 +117,7 @@ class Round(Document):
     @classmethod
     def of(
         cls,
-        cluster: ClusterDocument | Values,
+        cluster: ClusterDocument | Cluster | nx.Graph[Any] | Values,
         *,
         jobs: Iterable[Job | Values] = (),
         running: Plan | None = None,
@@ -129,7 +133,8 @@ class Round(Document):
         Parameters
         ----------
         cluster
-            Where the jobs may run.
+            Where the jobs may run: the document, the arrays, or a NetworkX graph as
+            `topology/graph.py` describes it.
         jobs
             All jobs, pending and running, by descending rank where nothing else tells them apart.
         running
@@ -152,7 +157,7 @@ class Round(Document):
             It names the argument, its value and what was expected.
         """
         values = {
-            "cluster": cluster,
+            "cluster": _document_of(cluster),
             "jobs": jobs,
             "tenants": tenants,
             "now": now,
@@ -239,3 +244,12 @@ class Round(Document):
         if self.policy.spread_weights is not None:
             return dict(self.policy.spread_weights)
         return {k: w for k, w in DEFAULT_SPREAD_WEIGHTS.items() if k in self.cluster.levels}
+
+
+def _document_of(cluster: Any) -> Any:
+    """Return the document of a cluster that is given as arrays or as a graph, or what is given."""
+    graph = cluster.to_graph() if isinstance(cluster, Cluster) else cluster
+    try:
+        return ClusterDocument.from_graph(graph) if hasattr(graph, "nodes") else cluster
+    except InvalidInputError as error:
+        raise error.under("cluster") from None
