@@ -96,6 +96,8 @@ def play(policy: Policy, raw: Raw, seed: int) -> Played:
         _solve(policy, raw, round_, valid, rng, played)
         if rng.randrange(PROVEN_IN) == 0:
             _prove(policy, raw, round_, valid, rng, played)
+    except TooManyPlansError:
+        raise
     except Exception as error:  # noqa: BLE001
         played.fail("exception", told(error))
     return played
@@ -169,15 +171,16 @@ def _solve(
     for number, (solve, plan) in enumerate(solved):
         played.solved = plan
         played.decided += 1
-        if number:
-            raw = played.later = in_small_units(
-                solve.given.model_dump(mode="json", exclude_none=True)
-            )
-            try:
+        try:
+            if number:
+                raw = played.later = in_small_units(
+                    solve.given.model_dump(mode="json", exclude_none=True)
+                )
                 valid = [judged for judged in policy.plans(raw, rng) if not judged.broken]
-            except TooManyPlansError:
-                continue
-        _look(policy, raw, valid, solve, plan, played)
+            _look(policy, raw, valid, solve, plan, played)
+        except TooManyPlansError:
+            if not number:
+                raise
 
 
 def _look(

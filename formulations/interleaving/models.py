@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import le, mul
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -85,6 +86,7 @@ class GangRound:
     job_groups: tuple[Group, ...]  # Jobs that share GPUs or have theirs alone; no job twice
     anchors: tuple[int | None, ...]  # For each job group a running member whose place it keeps
     staying: tuple[Group, ...]  # Groups of jobs that stay as they are
+    options: tuple[Sequence[int], ...]  # Of each job group, those of its job if it is on its own
     # Of policy `gang`: a job per group in their order, then one per place that stays. It has no
     # disruption budget, which counts members: `compile` adds that.
     round: Round
@@ -111,9 +113,7 @@ class GangRound:
                 continue
             option, places = self._place_of(anchor) if start is None else start
             if len(job_group.members) == 1:
-                option = options_alone(
-                    self.problem.round, self.problem.round.jobs[job_group.members[0]]
-                )[option]
+                option = self.options[number][option]
             for j in job_group.members:
                 running = self.problem.round.jobs[j].running
                 if start is None and j in in_place:
@@ -181,18 +181,25 @@ def build_gang_round(
     staying: Sequence[Group],
     *,
     by_class: bool = False,
+    chosen: Mapping[tuple[int, ...], int] = MappingProxyType({}),
 ) -> GangRound:
     """Return the round in which job groups are gangs.
 
     `job_groups`: groups of jobs of the packing problem; jobs in none of them wait, so all that run
     should be in one. `staying`: groups of the jobs that stay, and those of them that have their
     GPUs alone. `by_class`: whether the gangs have the priority classes of the round, as jobs on
-    their own may. Else their values are weighted by class.
+    their own may. Else their values are weighted by class. `chosen`: options that quotas and caps
+    suffice for, by members.
     """
     anchors = keep_places(problem, job_groups)
     value = _unweighted if by_class else group_value
+    options = [
+        options_alone(problem.round, problem.round.jobs[g.members[0]], chosen.get(g.members))
+        for g in job_groups
+    ]
     jobs = [
-        _job(problem, n, anchors[n], job_group, value) for n, job_group in enumerate(job_groups)
+        _job(problem, n, anchors[n], job_group, _options(problem, job_group, value, options[n]))
+        for n, job_group in enumerate(job_groups)
     ]
     jobs += [
         _staying_job(problem, len(job_groups) + n, job_group) for n, job_group in enumerate(staying)
@@ -214,7 +221,7 @@ def build_gang_round(
     }
     shared = tuple(job_group for job_group in staying if len(job_group.members) > 1)
     round_ = problem.round.model_copy(update=update)
-    return GangRound(problem, tuple(job_groups), tuple(anchors), shared, round_)
+    return GangRound(problem, tuple(job_groups), tuple(anchors), shared, tuple(options), round_)
 
 
 def _terms(problem: Interleaving) -> tuple[str, ...]:
@@ -233,7 +240,11 @@ def _unweighted(problem: Interleaving, job_group: Group, option: int = 0) -> int
 
 
 def _job(
-    problem: Interleaving, number: int, anchor: int | None, job_group: Group, value: ValueOf
+    problem: Interleaving,
+    number: int,
+    anchor: int | None,
+    job_group: Group,
+    options: tuple[Option, ...],
 ) -> Job:
     """Return a job group as a job, which runs if it has an anchor."""
     jobs = [problem.round.jobs[j] for j in job_group.members]
@@ -247,14 +258,16 @@ def _job(
             "caps": (),
             "priority": of.priority,
             "opportunistic": of.opportunistic,
-            "options": _options(problem, job_group, value),
+            "options": options,
             "running": running,
             "profile": None,
         }
     )
 
 
-def _options(problem: Interleaving, job_group: Group, value: ValueOf) -> tuple[Option, ...]:
+def _options(
+    problem: Interleaving, job_group: Group, value: ValueOf, alone: Sequence[int]
+) -> tuple[Option, ...]:
     jobs = [problem.round.jobs[j] for j in job_group.members]
     if len(jobs) > 1:
         merged = merged_option(jobs, problem.sharing)
@@ -266,12 +279,16 @@ def _options(problem: Interleaving, job_group: Group, value: ValueOf) -> tuple[O
         return (merged.model_copy(update=update),)
     return tuple(
         jobs[0].options[index].model_copy(update={"value": value(problem, job_group, index)})
-        for index in options_alone(problem.round, jobs[0])
+        for index in alone
     )
 
 
-def options_alone(round_: Round, job: Job) -> Sequence[int]:
-    """Return the options of a job on its own, within what the rows assume of quotas and caps."""
+def options_alone(round_: Round, job: Job, chosen: int | None = None) -> Sequence[int]:
+    """Return the options of a job on its own, within what the rows assume of quotas and caps.
+
+    They take no more than the `chosen` one, else than the least of each amount that any of them
+    takes. If all take more of one, it is the first, as in groups.
+    """
     if job.running is not None:
         return (job.running.option,)
     limits = limits_of(round_)
@@ -279,7 +296,8 @@ def options_alone(round_: Round, job: Job) -> Sequence[int]:
     if not measures or len(job.options) == 1:
         return range(len(job.options))
     held = [[measure.asked_by(option) for measure in measures] for option in job.options]
-    return [o for o, mine in enumerate(held) if all(map(le, mine, map(min, *held)))]
+    most = list(map(min, *held)) if chosen is None else held[chosen]
+    return [o for o, mine in enumerate(held) if all(map(le, mine, most))] or (0,)
 
 
 def _running(problem: Interleaving, job_group: Group, anchor: int) -> Running:

@@ -64,6 +64,7 @@ from placewright.formulations.interleaving.problem.packing_problem import (
     PackingProblem,
     allowed,
     grouped_jobs,
+    job_options,
     pad_members,
     periods,
 )
@@ -332,7 +333,7 @@ class PackingSearch:
         """Yield plans of the groups as gangs."""
         problem = self._problem
         gangs = self._gangs_within_budget(
-            grouped_jobs(grouping, problem.of_class, problem.class_of_job)
+            grouped_jobs(grouping, job_options(problem.round, problem.jobs), problem.class_of_job)
         )
         for found in inner_plans(gangs.round, self._session, gangs.compile()):
             lifted = gangs.lift(found)
@@ -342,12 +343,18 @@ class PackingSearch:
                 if more is not None and is_within_budget(problem, more):
                     yield more
 
-    def _gangs_within_budget(self, sets: Sequence[tuple[int, ...]]) -> GangRound:
-        """Return the groups as gangs; of those that would move too many jobs, members part."""
+    def _gangs_within_budget(self, sets: Mapping[tuple[int, ...], int]) -> GangRound:
+        """Return the groups as gangs; of those that would move too many jobs, members part.
+
+        `sets`: the members of each group, with their option.
+        """
         problem, left = self._problem, list(sets)
+        # Without rows of each option the least of each amount has been counted.
+        chosen = sets if problem.class_of_job else {}
         while True:
             others = self._running_without_group(set().union(*left))
-            gangs = build_gang_round(problem, job_groups_of(problem, left + others), self._staying)
+            groups = job_groups_of(problem, left + others)
+            gangs = build_gang_round(problem, groups, self._staying, chosen=chosen)
             beyond = groups_beyond_budget(problem, gangs.job_groups, gangs.anchors)
             if not beyond:
                 return gangs
@@ -488,8 +495,6 @@ def _within_quotas(fixed: Interleaving) -> Iterator[int]:
     left = quota_left(fixed.round, fixed.stays)
     for j in sorted(fixed.jobs, key=lambda j: -jobs[j].priority):
         asked = [amounts_held(jobs[j], o, left) for o in options_alone(fixed.round, jobs[j])]
-        if not asked:
-            continue
         most = {key: max(held[key] for held in asked) for key in asked[0]}
         if all(amount <= left[key] for key, amount in most.items()):
             for key, amount in most.items():

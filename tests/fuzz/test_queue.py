@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import fuzz.play
 import fuzz.policies.queue
+from fuzz.policy import Judged, TooManyPlansError
 from placewright import solve_round
 
 Raw = dict[str, Any]
@@ -87,3 +89,14 @@ def test_a_plan_is_judged(change: Callable[[Raw], None], words: str) -> None:
     change(document)
     assert words in fuzz.policies.queue.fault(ROUND, document)
     assert bool(words) == bool(fuzz.policies.queue.fault(ROUND, document))
+
+
+def test_a_round_with_too_many_plans_beside_the_reservations_is_drawn_anew() -> None:
+    """They are told once the plan is known."""
+
+    def within(_round: Raw, _plan: Raw) -> Iterator[Judged]:
+        raise TooManyPlansError
+
+    policy = replace(fuzz.policies.POLICIES["queue"], within=within)
+    with pytest.raises(TooManyPlansError):
+        fuzz.play.play(policy, ROUND, 0)

@@ -472,17 +472,22 @@ def add_choice_rows(
 
 
 def grouped_jobs(
-    grouping: Grouping, of_class: Sequence[int], job_class: Mapping[int, int]
-) -> list[tuple[int, ...]]:
-    """Return the jobs of each column; of other options any job of the class is taken."""
-    firsts = len(set(of_class))
+    grouping: Grouping, options: Sequence[tuple[int, int]], job_class: Mapping[int, int]
+) -> dict[tuple[int, ...], int]:
+    """Return the jobs of each column with their option; of others any job of the class is taken.
+
+    `options`: (job, option) of each class.
+    """
+    firsts = len({j for j, _ in options})
     rows = [[c for c in row if c != ALONE] for row in grouping.members.tolist()]
-    used = {of_class[c] for row in rows for c in row if c < firsts}
+    used = {options[c][0] for row in rows for c in row if c < firsts}
     left: defaultdict[int, list[int]] = defaultdict(list)
     for j, number in job_class.items():
         if j not in used:
             left[number].append(j)
-    return [
-        tuple(of_class[c] if c < firsts else left[job_class[of_class[c]]].pop() for c in row)
-        for row in rows
-    ]
+
+    def job_of(c: int) -> int:
+        j = options[c][0]
+        return j if c < firsts else left[job_class[j]].pop()
+
+    return {tuple(map(job_of, row)): options[row[0]][1] for row in rows}

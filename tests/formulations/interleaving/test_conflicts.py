@@ -6,6 +6,8 @@ and one that peaks while they rest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -237,24 +239,38 @@ def test_hundreds_of_jobs_whose_loads_are_the_same_are_compared_with_each_other(
     assert len(pairs) == 300 * 299 // 2
 
 
-def test_a_job_whose_options_take_more_of_one_cap_and_less_of_another_is_not_packed_ahead():
-    """None of its options is the least in all: it is left to the models of the round."""
+def crossing(cap: Mapping[str, int | str]) -> Round:
+    """Return a round in which one of two jobs has options that take less of this, more of that."""
     menu = [
         {"groups": [{"gpu": 1, "cpu": 2, "memory": "3Mi"}]},
         {"groups": [{"gpu": 1, "cpu": 3, "memory": "2Mi"}]},
     ]
     profile = {"stages": [1, 1, 1, 1]}
-    job = {"name": "a", "caps": ["c"], "options": menu, "profile": profile}
-    round_ = Round.model_validate(
+    host = {"name": "h", "gpus": 2, "gpu_model": "B", "cpu": 8, "memory": "8Mi"}
+    return Round.model_validate(
         {
-            "cluster": {
-                "hosts": [{"name": "h", "gpus": 2, "gpu_model": "B", "cpu": 8, "memory": "8Mi"}]
-            },
-            "jobs": [job],
-            "caps": {"c": {"resources": {"cpu": 4, "memory": "4Mi"}}},
+            "cluster": {"hosts": [host]},
+            "jobs": [
+                {"name": "a", "caps": ["c"], "options": menu, "profile": profile},
+                {"name": "b", "options": [{"groups": [{"gpu": 1}]}], "profile": profile},
+            ],
+            "caps": {"c": {"resources": cap}},
             "policy": {"formulation": "interleaving"},
         }
     )
-    assert list(_within_quotas(compile_with_running_fixed(round_))) == []
-    (decision,) = solve_round(round_, time_limit=10, isolation="none").decisions
-    assert decision.decision == "start"
+
+
+def test_a_job_whose_options_take_more_of_one_cap_and_less_of_another_is_packed_with_its_first():
+    """None of its options is the least in all."""
+    fixed = compile_with_running_fixed(crossing({"cpu": 4, "memory": "4Mi"}))
+    assert list(_within_quotas(fixed)) == [0, 1]
+    assert list(_within_quotas(replace(fixed, round=crossing({"cpu": 4, "memory": "2Mi"})))) == [1]
+
+
+@pytest.mark.parametrize("cap", [{"cpu": 4, "memory": "2Mi"}, {"cpu": 2, "memory": "4Mi"}])
+def test_a_job_has_the_option_that_the_packing_chose_within_its_caps(cap: dict[str, int | str]):
+    plan = solve_round(crossing(cap), time_limit=10, isolation="none")
+    assert [decision.decision for decision in plan.decisions] == ["start", "start"]
+    assert plan.decisions[0].option == (1 if cap["cpu"] == 4 else 0)
+    assert plan.certificate is not None
+    assert not plan.certificate.degraded

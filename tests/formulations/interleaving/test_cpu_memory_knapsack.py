@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from placewright.formulations.interleaving.problem.compile import compile_interleaving
-from placewright.formulations.interleaving.problem.packing_problem import Grouping, grouped_jobs
+from placewright.formulations.interleaving.problem.packing_problem import (
+    Grouping,
+    grouped_jobs,
+    job_options,
+)
 from placewright.formulations.interleaving.set_packing.solve import solve_set_packing
 from placewright.formulations.session import Session
 from placewright.instances.converters import convert_synergy
@@ -152,7 +156,7 @@ def test_jobs_alike_but_for_stages_share_a_row_and_none_is_taken_twice() -> None
         session = Session(InProcess().solve, deadline=time.monotonic() + 10.0)
         for found in solve_set_packing(problem.packing, session):
             if isinstance(found, Grouping):
-                teams = grouped_jobs(found, problem.of_class, problem.class_of_job)
+                teams = grouped_jobs(found, job_options(round_, problem.jobs), problem.class_of_job)
                 jobs = [j for team in teams for j in team]
                 assert len(set(jobs)) == len(jobs) <= len(round_.jobs)
 
