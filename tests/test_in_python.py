@@ -273,6 +273,24 @@ def test_arrays_of_a_bundled_cluster_make_the_same_arrays_again(file):
     assert build_cluster(Round.of(arrays).cluster) == arrays
 
 
+def test_pairs_with_a_bridge_of_a_graph_go_to_the_jobs_that_ask_for_them():
+    """Bridges lie across (0-2, 1-3): whoever comes first leaves one whole, or takes one."""
+    graph = nx.Graph([("h", f"gpu{i}") for i in range(4)])
+    graph.add_node("h", kind="host")
+    graph.add_nodes_from([f"gpu{i}" for i in range(4)], kind="gpu", model="A100")
+    for a, b in ((0, 2), (1, 3)):
+        graph.add_edge(f"gpu{a}", f"gpu{b}", kind="nvlink", bandwidth_mbps=400_000)
+    singles = [Job("a", gpus=1), Job("b", gpus=1)]
+    pair = Job("pair", gpus=2, gpu_links="nvlink")
+    first = solve_round(Round.of(graph, jobs=singles), isolation="none")
+    later = Round.of(graph, jobs=[*singles, pair], running=first, now=60)
+    plans = [solve_round(later, isolation="none")]
+    plans.append(solve_round(Round.of(graph, jobs=[*singles, pair]), isolation="none"))
+    for plan in plans:
+        held = nx.get_node_attributes(plan.on(graph), "job")
+        assert graph.has_edge(*(node for node, job in held.items() if job == "pair"))
+
+
 def test_a_plan_writes_itself_onto_the_graph_of_its_cluster():
     jobs = [TRAIN, Job("rest", gpus=15, tasks=15), Job("a", gpus=0.5), Job("b", gpus=0.5)]
     plan = solve_round(Round.of(CLUSTER, jobs=jobs), time_limit=1, isolation="none")

@@ -69,6 +69,7 @@ def test_the_first_page_of_the_library_solves_on_a_graph():
         f"{host}-gpu{gpu}": job for job, places in plan.assignment().items() for host, gpu in places
     }
     assert sorted(held.values()) == ["train"] * 8 + ["tune"] * 2
+    assert names["graph"].has_edge(*(node for node, job in held.items() if job == "tune"))
     exec(second, names)
     assert names["plan"].placement("train") == plan.placement("train")
 
