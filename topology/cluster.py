@@ -286,10 +286,10 @@ class Cluster:
                 state.busy.tolist(),
                 state.gpu_free.tolist(),
             )
-            for _, data in graph.nodes(data=True):
-                if data["kind"] == HOST_LEVEL:
+            for node, data in graph.nodes(data=True):
+                if node[0] == HOST_LEVEL:
                     data |= {"healthy": healthy[data["index"]], "busy": busy[data["index"]]}
-                elif data["kind"] == "gpu":
+                elif node[0] == "gpu" and "host" in data:
                     data["free"] = free[data["index"]]
         return graph
 

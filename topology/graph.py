@@ -238,6 +238,7 @@ class _Drawing:
 
         self.cluster, self.detail = cluster, detail
         self.levels = (*cluster.levels, HOST_LEVEL)
+        self.rails: dict[Node, None] = {}
         self.host_names = {host.name for host in cluster.hosts}
         further = {name: value for name, value in cluster.further.items() if value}
         if cluster.levels:
@@ -393,14 +394,13 @@ class _Drawing:
             nic = self._nic(host, rail)
             self.graph.nodes[nic]["rail"] = rail
             switch = ("rail", self._leaf(host)[1], rail)
+            self.rails[switch] = None
             self.graph.add_node(switch, kind="rail", rail=rail)
             self._join("rail", model.nic_link, nic, switch)
 
     def _add_rail_switches(self) -> None:
         """Join each rail switch to its domain, as wide as its NICs together."""
-        if len(self.levels) == 1:
-            return
-        for node in [one for one, data in self.graph.nodes(data=True) if data["kind"] == "rail"]:
+        for node in self.rails if len(self.levels) > 1 else ():
             down = [wire for *_, wire in self.graph.edges(node, data=True)]
             width = sum(wire["bandwidth_mbps"] for wire in down)
             slowest = max(wire["latency_us"] for wire in down)

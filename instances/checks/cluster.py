@@ -248,6 +248,12 @@ def _check_hardware(document: ClusterDocument) -> None:
                     "missing; expected the model of the GPUs, or a host model",
                     ("hosts", i, "gpu_model"),
                 )
+            if entry.model is not None and has.gpus > CATALOGUE[entry.model].gpus:
+                raise InvalidInputError(
+                    f"expected at most the {CATALOGUE[entry.model].gpus} of the host model",
+                    ("hosts", i, "gpus"),
+                    has.gpus,
+                )
             total += ranges.size(entry.name) * has.gpus
             if total > MAX_GPUS:
                 raise InvalidInputError(

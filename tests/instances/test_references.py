@@ -142,6 +142,12 @@ CLUSTER_FAULTS = [
         "hosts[0].gpus: missing; expected the number of GPUs, or a host model",
     ),
     ("hosts.0.gpu_model", MISSING, "hosts[0].gpu_model: missing; expected the model of the GPUs"),
+    ("hosts.1.model", "gb200-nvl72-tray", None),
+    (
+        "hosts.+",
+        {"name": "t", "parent": "r1", "model": "gb200-nvl72-tray", "gpus": 5},
+        "hosts[3].gpus: 5: expected at most the 4 of the host model",
+    ),
     ("hosts.1.model", "dgx-9", "hosts[1].model: 'dgx-9': unknown host model; expected dgx-a100 or"),
     (
         "hosts.+",
