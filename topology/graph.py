@@ -121,8 +121,8 @@ GRAPH_ATTRIBUTES: Mapping[str, type] = MappingProxyType(
         "resources": list,
     }
 )
-TOLD = ("host", "rail", "busy", "free")
-"""Attributes that `to_graph` writes for whoever looks at a node, and that say nothing more."""
+TOLD = ("host", "rail", "busy", "free", "job")
+"""Attributes that `to_graph` and plans write for whoever looks at a node, and that say nothing more."""
 
 SWITCHES = ("switch", "nvswitch", "pcie", "rail")
 FABRIC = ("uplink", "rail", "wan")

@@ -148,7 +148,7 @@ CLUSTER_FAULTS = [
         {"name": "t", "parent": "r1", "model": "gb200-nvl72-tray", "gpus": 5},
         "hosts[3].gpus: 5: expected at most the 4 of the host model",
     ),
-    ("hosts.1.model", "dgx-9", "hosts[1].model: 'dgx-9': unknown host model; expected dgx-a100 or"),
+    ("hosts.1.model", "dgx-9", "hosts[1].model: 'dgx-9': unknown host model; expected a100-pcie-8"),
     (
         "hosts.+",
         {**HOST, "name": "g[1-5000]", "gpus": 1000},
