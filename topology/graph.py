@@ -122,7 +122,7 @@ GRAPH_ATTRIBUTES: Mapping[str, type] = MappingProxyType(
     }
 )
 TOLD = ("host", "rail", "busy", "free", "job")
-"""Attributes that `to_graph` and plans write for whoever looks at a node, and that say nothing more."""
+"""Attributes that `to_graph` and plans write for whoever looks at a node; they say nothing more."""
 
 SWITCHES = ("switch", "nvswitch", "pcie", "rail")
 FABRIC = ("uplink", "rail", "wan")
