@@ -38,12 +38,17 @@ class _Exchange:
 
     def __init__(self, placement: Placement, links: LinkDemands) -> None:
         self.placement, self.links = placement, links
-        self._jobs: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        self._on: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        self._asking = [s for s, asked in enumerate(links.asked) if asked is not None]
         self._free: dict[int, int] = {}
         self._worth: dict[tuple[object, ...], int] = {}
-        problem = placement.problem
-        for number, start in placement.changed():
+        self._read()
+
+    def _read(self) -> None:
+        """Look up who is where."""
+        self._jobs: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        self._on: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        problem = self.placement.problem
+        for number, start in self.placement.changed():
             choice = problem.classes[start.job_class].choices[start.choice]
             for put in start.tasks:
                 shape = choice.groups[put.group].shape
@@ -52,7 +57,6 @@ class _Exchange:
                 self._on[put.host][shape] += put.count
                 if start.job == ANY_JOB and choice.is_single_task:
                     self._jobs[put.host, shape].append(number)
-        self._asking = [s for s, asked in enumerate(links.asked) if asked is not None]
 
     def one_pass(self, session: Session) -> bool:
         """Make the best exchanges of each pair of shapes; return whether there was one."""
@@ -77,7 +81,6 @@ class _Exchange:
         trade = Counter({asks: 1, other: -number} if number else {asks: 1})
         leave = sorted(self._gains(asks, 1, trade, -1), reverse=True)
         come = sorted(self._gains(other, number, trade, 1, room=asks), reverse=True)
-        made = False
         used: set[int] = set()
         for (lost, source), (gained, target) in zip(leave, come, strict=False):
             if lost + gained <= 0:
@@ -85,9 +88,10 @@ class _Exchange:
             if source == target or {source, target} & used:
                 continue
             if self._make(source, target, asks, other, number):
-                made = True
                 used |= {source, target}
-        return made
+        if used:
+            self._read()
+        return bool(used)
 
     def _gains(
         self, shape: int, number: int, trade: Counter[int], sign: int, room: int = _NO_SHAPE
@@ -122,33 +126,25 @@ class _Exchange:
 
     def _make(self, source: int, target: int, asks: int, other: int, number: int) -> bool:
         """Exchange a task with some of another shape; return whether they fit each other's host."""
-        going = [self._jobs[source, asks][-1]]
-        coming = self._jobs[target, other][-number:] if number else []
-        before = [self.placement.get(job) for job in (*going, *coming)]
-        wanted = [(target, asks)] + [(source, other)] * number
-        for job in (*going, *coming):
+        leaving = self._jobs[target, other][-number:] if number else []
+        jobs = [self._jobs[source, asks][-1], *leaving]
+        before = [start for job in jobs if (start := self.placement.get(job)) is not None]
+        for job in jobs:
             self.placement.stop(job)
         put: list[int] = []
-        for start, (host, shape) in zip(before, wanted, strict=True):
-            if start is None or not self.placement.fits_host(shape, host):
+        for start, host, shape in zip(
+            before, [target, *[source] * number], [asks, *[other] * number], strict=True
+        ):
+            if not self.placement.fits_host(shape, host):
                 break
             tasks = [TaskPlacement(0, host, 1, self.placement.put(shape, host))]
             put.append(self.placement.start(start.job_class, start.choice, tasks))
-        done = len(put) == len(wanted)
-        if not done:
-            for job in put:
-                self.placement.stop(job)
-            put = [self.placement.restart(start) for start in before if start is not None]
-            wanted = [(source, asks)] + [(target, other)] * number
-        for job in (*going, *coming):
-            for jobs in (self._jobs[source, asks], self._jobs[target, other]):
-                if job in jobs:
-                    jobs.remove(job)
-        for job, (host, shape) in zip(put, wanted, strict=True):
-            self._jobs[host, shape].append(job)
-        if done:
-            self._on[source] += Counter({other: number})
-            self._on[source] -= Counter({asks: 1})
-            self._on[target] += Counter({asks: 1})
-            self._on[target] -= Counter({other: number})
-        return done
+        if len(put) == len(jobs):
+            return True
+        for job in put:
+            self.placement.stop(job)
+        restarted = [self.placement.restart(start) for start in before]
+        self._jobs[source, asks][-1] = restarted[0]
+        if number:
+            self._jobs[target, other][-number:] = restarted[1:]
+        return False

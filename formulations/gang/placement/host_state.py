@@ -155,60 +155,54 @@ class LinkState:
         """Note that what a host has left has changed."""
         self._room.pop(host, None)
 
-    def room(self, shape: int, host: int) -> int:
-        """Return how many more tasks of a shape that requires links a host has room for."""
-        known = self._room.setdefault(host, {})
-        if shape not in known:
-            free, came = self.free_set(host), tuple(sorted(self._came[host].elements()))
-            known[shape] = self.demands.room(host, free, came, shape)
-        return known[shape]
-
-    def promised(self, host: int) -> dict[int, int]:
-        """Return how many tasks that require links were promised GPUs of a host, by shape."""
-        return +self._came[host] if self.demands.differ[host] else {}
-
-    def free_set(self, host: int) -> GpuSet:
-        """Return the wholly free GPUs of a host, promised ones among them."""
-        return set_of(np.flatnonzero(self._gpu_free[host] == WHOLE_GPU))
-
     def limit_fits(self, shape: int, number: Ints) -> None:
         """Lower numbers of tasks per host, int64 (hosts,), to what links leave room for."""
         if self.demands.required[shape]:
             number *= self.demands.able[shape]
             for host in self._hosts[number[self._hosts] > 0].tolist():
-                number[host] = min(int(number[host]), self.room(shape, host))
+                number[host] = min(int(number[host]), self._room_for(shape, host))
 
     def fits_host(self, shape: int, host: int, count: int = 1) -> bool:
         """Whether a host has room for so many more tasks of a shape."""
-        if not self.demands.able[shape, host]:
-            return False
-        needed = self.demands.required[shape] and self.demands.differ[host]
-        return not needed or self.room(shape, host) >= count
+        if not self.demands.required[shape] or not self.demands.differ[host]:
+            return bool(self.demands.able[shape, host])
+        return self._room_for(shape, host) >= count
 
     def fits_without(self, host: int, gpus: Sequence[int]) -> bool:
         """Whether the tasks that came have room beside a task on these GPUs."""
         if not self.demands.differ[host]:
-            return all(self.demands.able[shape, host] for shape in +self._came[host])
-        return self._packed(host, self.free_set(host) & ~set_of(gpus)) is not None
+            return all(self.demands.able[shape, host] for shape in self.promised(host))
+        return self._packed(host, self._free(host) & ~set_of(gpus)) is not None
+
+    def promised(self, host: int) -> Counter[int]:
+        """Return how many tasks that require links were promised GPUs of a host, by shape."""
+        return +self._came[host]
 
     def crowded_hosts(self) -> list[int]:
         """Return the hosts whose GPUs are not joined as all the tasks that came ask."""
-        crowded = []
-        for host, came in self._came.items():
-            if +came and not self.fits_without(host, ()):
-                crowded.append(host)
-        return crowded
+        return [h for h in self._came if self.promised(h) and not self.fits_without(h, ())]
 
     def spare_gpu(self, host: int) -> int:
         """Return the free GPU of a host that its tasks, and those to come, miss the least."""
-        free = self.free_set(host)
-        one = LinkTask(1, None, free)
-        found = self._packed(host, free, one)
+        free = self._free(host)
+        found = self._packed(host, free, LinkTask(1, None, free))
         return next(bits(free if found is None else found.sets[-1]))
 
+    def _room_for(self, shape: int, host: int) -> int:
+        known = self._room.setdefault(host, {})
+        if shape not in known:
+            free = self._free(host)
+            more, known[shape] = self.demands.task(shape, free), 0
+            while self._packed(host, free, *[more] * (known[shape] + 1)) is not None:
+                known[shape] += 1
+        return known[shape]
+
+    def _free(self, host: int) -> GpuSet:
+        """Return the wholly free GPUs of a host, promised ones among them."""
+        return set_of(np.flatnonzero(self._gpu_free[host] == WHOLE_GPU))
+
     def _packed(self, host: int, free: GpuSet, *more: LinkTask) -> Packing | None:
-        came = sorted(self._came[host].elements())
-        tasks = tuple(self.demands.task(shape, free) for shape in came)
+        tasks = [self.demands.task(shape, free) for shape in sorted(self._came[host].elements())]
         table: LinkTables = self.demands.tables[self.demands.of_host[host]]
         return table.pack(free, (*tasks, *more))
 

@@ -15,11 +15,11 @@ A set of GPUs is a whole number of which bit i stands for GPU i.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations
-from math import ceil
+from itertools import combinations, islice
+from math import ceil, comb
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -67,47 +67,59 @@ class LinkTables:
     """The links of the GPUs of one matrix, by sets of them."""
 
     def __init__(self, links: GpuLinks) -> None:
-        self.links = links
-        self.gpus, self.is_uniform = links.gpus, links.is_uniform
+        self.links, self.is_uniform = links, links.is_uniform
         self._packings: dict[tuple[GpuSet, tuple[LinkTask, ...]], tuple[Packing | None, bool]] = {}
-        self._by_request: dict[tuple[GpuLinkRequest, bool], Ints] = {}
+        self._tables: dict[tuple[str, GpuLinkRequest | None], Ints] = {}
         self._sets: dict[int, list[GpuSet]] = {}
         self._most: dict[tuple[object, ...], tuple[int, ...]] = {}
 
     def mbps(self, asked: GpuLinkRequest, gpus: GpuSet) -> int:
         """Return the Mbit/s of a set of two or more GPUs as a task measures them."""
+        if asked.measure == "pairs":
+            return self.inside(gpus)
+        return self.links.mbps[0][-1] if self.is_uniform else int(self._table("ring")[gpus])
+
+    def inside(self, gpus: GpuSet) -> int:
+        """Return the sum of all links between the GPUs of a set."""
         if self.is_uniform:
-            number, each = gpus.bit_count(), self.links.mbps[0][-1]
-            return each * number * (number - 1) // 2 if asked.measure == "pairs" else each
-        return int(self._table(asked, required=False)[gpus])
+            return self.links.mbps[0][-1] * comb(gpus.bit_count(), 2)
+        return int(self._table("pairs")[gpus])
 
     def are_joined(self, asked: GpuLinkRequest, gpus: GpuSet) -> bool:
         """Whether a set of two or more GPUs is joined as a task asks."""
         if self.is_uniform:
-            return bool(joining_links(self.links, asked.required, asked.at_least_mbps or 0)[0, -1])
-        return bool(self._table(asked, required=True)[gpus])
+            return bool(self._joining(asked)[0, -1])
+        return bool(self._table(asked.joined, asked)[gpus])
 
     def sets_of(self, task: LinkTask, free: GpuSet) -> list[GpuSet]:
-        """Return the sets of free GPUs that a task may have."""
-        if task.gpus not in self._sets:
-            each = combinations(range(self.gpus), task.gpus)
-            self._sets[task.gpus] = [sum(1 << gpu for gpu in gpus) for gpus in each]
-        asked, outside = task.asked, ~(free & task.allowed)
-        return [
-            gpus
-            for gpus in self._sets[task.gpus]
-            if not gpus & outside
-            and (asked is None or not asked.is_required or self.are_joined(asked, gpus))
-        ]
+        """Return the sets of free GPUs that a task may have, one of those that are alike."""
+        asked, may = task.asked, free & task.allowed
+        if self.is_uniform:
+            first = set_of(list(islice(bits(may), task.gpus)))
+            found = [first] if first.bit_count() == task.gpus else []
+        else:
+            if task.gpus not in self._sets:
+                each = combinations(range(self.links.gpus), task.gpus)
+                self._sets[task.gpus] = [set_of(gpus) for gpus in each]
+            found = [gpus for gpus in self._sets[task.gpus] if not gpus & ~may]
+        if asked is None or not asked.is_required:
+            return found
+        return [gpus for gpus in found if self.are_joined(asked, gpus)]
+
+    def best_worth(self, task: LinkTask, free: GpuSet) -> int:
+        """Return the most Mbit/s that one task can count on free GPUs."""
+        asked = task.asked
+        sets = () if asked is None else self.sets_of(task, free)
+        return max((self.mbps(asked, gpus) for gpus in sets if asked is not None), default=0)
 
     def pack(self, free: GpuSet, tasks: tuple[LinkTask, ...]) -> Packing | None:
         """Return the best sets of free GPUs for tasks, None if there are none or too long a search.
 
         Equal tasks should follow each other.
         """
-        return self._best(free, tasks)[0]
+        return self._pack(free, tasks)[0]
 
-    def _best(self, free: GpuSet, tasks: tuple[LinkTask, ...]) -> tuple[Packing | None, bool]:
+    def _pack(self, free: GpuSet, tasks: tuple[LinkTask, ...]) -> tuple[Packing | None, bool]:
         """Return the best packing, and whether it is proven that there is no better one."""
         key = free, tasks
         if key not in self._packings:
@@ -120,16 +132,14 @@ class LinkTables:
 
         They are the slopes of the concave hull over the best packings of so many tasks, in Mbit/s.
         """
-        form: object = free
-        if self.gpus <= CANONICAL_GPUS:
-            form = canonical_form(self.links, tuple(bits(free)))
+        few = self.links.gpus <= CANONICAL_GPUS
+        form = canonical_form(self.links, tuple(bits(free))) if few else free
         key = asked, gpus, form
         if key not in self._most:
-            task = LinkTask(gpus, asked, free)
-            best = max((self.mbps(asked, one) for one in self.sets_of(task, free)), default=0)
-            totals = [0]
+            task, totals = LinkTask(gpus, asked, free), [0]
+            best = self.best_worth(task, free)
             for number in range(1, free.bit_count() // gpus + 1 if best else 1):
-                found, proven = self._best(free, (task,) * number)
+                found, proven = self._pack(free, (task,) * number)
                 if proven and found is None:
                     break
                 known = found.asked_mbps if proven and found is not None else number * best
@@ -137,27 +147,23 @@ class LinkTables:
             self._most[key] = tuple(_hull_slopes(totals))
         return self._most[key]
 
-    @cached_property
-    def inside(self) -> Ints:
-        """Sum of all links inside each set, int64 (2 ** gpus,)."""
-        return pairs_in(np.array(self.links.mbps, dtype=np.int64))
+    def _joining(self, asked: GpuLinkRequest) -> Bools:
+        return joining_links(self.links, asked.required, asked.at_least_mbps or 0)
 
-    def _table(self, asked: GpuLinkRequest, *, required: bool) -> Ints:
-        key = asked, required
-        if key not in self._by_request:
-            if not required:
-                mbps = np.array(self.links.mbps, dtype=np.int64)
-                made = self.inside if asked.measure == "pairs" else slowest_link(mbps, "ring")
+    def _table(self, of: str, asked: GpuLinkRequest | None = None) -> Ints:
+        """Return a number of each set: its `ring` or `pairs`, or how it is joined as is asked."""
+        key = of, asked
+        if key not in self._tables:
+            mbps = np.array(self.links.mbps, dtype=np.int64)
+            weight = mbps if asked is None else self._joining(asked).astype(np.int64)
+            if of == "pairs":
+                self._tables[key] = pairs_in(weight)
+            elif of == "all":
+                every = pairs_in(np.ones_like(weight))
+                self._tables[key] = (pairs_in(weight) == every).astype(np.int64)
             else:
-                pairs = joining_links(self.links, asked.required, asked.at_least_mbps or 0)
-                weight = pairs.astype(np.int64)
-                if asked.joined == "all":
-                    size = np.array([m.bit_count() for m in range(1 << self.gpus)])
-                    made = (pairs_in(weight) == size * (size - 1) // 2).astype(np.int64)
-                else:
-                    made = slowest_link(weight, asked.joined)
-            self._by_request[key] = made
-        return self._by_request[key]
+                self._tables[key] = slowest_link(weight, "ring" if of == "ring" else "path")
+        return self._tables[key]
 
 
 def _is_required(asked: GpuLinkRequest | None) -> bool:
@@ -185,45 +191,40 @@ class _Packer:
         if at == len(self.named):
             self._finish(free, so_far, sets)
             return
-        task = self.tasks[self.named[at]]
+        task, tables = self.tasks[self.named[at]], self.tables
         like_last = at and self.tasks[self.named[at - 1]] == task
         ways = [
-            (*self._worth(task, gpus), int(self.tables.inside[free & ~gpus]), gpus)
-            for gpus in self.tables.sets_of(task, free)
+            (
+                0 if task.asked is None else tables.mbps(task.asked, gpus),
+                tables.inside(gpus),
+                tables.inside(free & ~gpus),
+                gpus,
+            )
+            for gpus in tables.sets_of(task, free)
             if not like_last or gpus > sets[-1]
         ]
         for asked, inside, _, gpus in sorted(ways, reverse=True):
             total = so_far[0] + asked, so_far[1] + inside
-            best, left = self.best, free & ~gpus
-            if best is None or self._may_gain(at + 1, left, total, best):
+            left = free & ~gpus
+            if self.best is None or self._may_gain(at + 1, left, total, self.best):
                 self._search(at + 1, left, total, [*sets, gpus])
-
-    def _worth(self, task: LinkTask, gpus: GpuSet) -> tuple[int, int]:
-        asked = 0 if task.asked is None else self.tables.mbps(task.asked, gpus)
-        return asked, int(self.tables.inside[gpus])
 
     def _may_gain(self, at: int, free: GpuSet, so_far: tuple[int, int], best: Packing) -> bool:
         """Whether the tasks that are left can bring more than the best packing has."""
-        asked, inside = so_far
-        for i in self.named[at:]:
-            task = self.tasks[i]
-            each = [self._worth(task, gpus) for gpus in self.tables.sets_of(task, free)]
-            asked += max((a for a, _ in each), default=0)
-            inside += max((b for _, b in each), default=0)
-        kept = int(self.tables.inside[free])
-        return (asked, inside, kept) > best[:3]
+        each = (self.tables.best_worth(self.tasks[i], free) for i in self.named[at:])
+        most = so_far[0] + sum(each)
+        # What is inside of sets, and between GPUs that are left, is inside of what is free now.
+        inside = so_far[1] + self.tables.inside(free)
+        return most > best.asked_mbps or (most == best.asked_mbps and inside > best.inside_mbps)
 
     def _finish(self, free: GpuSet, so_far: tuple[int, int], sets: list[GpuSet]) -> None:
         left = free
         for _ in self.single:  # the GPU that has the least to do with those that stay
-            left = max((left & ~(1 << i) for i in bits(left)), key=lambda m: self.tables.inside[m])
+            left = max((left & ~(1 << i) for i in bits(left)), key=self.tables.inside)
         found = dict(zip(self.named, sets, strict=True))
         found |= zip(self.single, (1 << i for i in bits(free & ~left)), strict=True)
-        packing = Packing(
-            *so_far,
-            int(self.tables.inside[left]),
-            tuple(found[i] for i in range(len(self.tasks))),
-        )
+        chosen = tuple(found[i] for i in range(len(self.tasks)))
+        packing = Packing(*so_far, self.tables.inside(left), chosen)
         if self.best is None or packing[:3] > self.best[:3]:
             self.best = packing
 
@@ -263,7 +264,6 @@ class LinkDemands:
     gpus: Ints  # (shapes,): whole GPUs of a task
     tables: tuple[LinkTables, ...]
     of_host: NDArray[np.int32]
-    _room: dict[tuple[int, GpuSet, tuple[int, ...], int], int] = field(default_factory=dict)
 
     @cached_property
     def required(self) -> Bools:
@@ -280,7 +280,10 @@ class LinkDemands:
     def able(self) -> Bools:
         """Whether hosts have a set of GPUs that is joined as a shape requires, (shapes, hosts)."""
         found = [
-            [not needed or bool(t.sets_of(self.task(shape, -1), -1)) for t in self.tables]
+            [
+                not needed or bool(t.sets_of(self.task(shape, -1), (1 << t.links.gpus) - 1))
+                for t in self.tables
+            ]
             for shape, needed in enumerate(self.required.tolist())
         ]
         unknown = ~self.required[:, None]
@@ -290,15 +293,11 @@ class LinkDemands:
     def are_joined(self, shape: int, host: int, gpus: Sequence[int]) -> bool:
         """Whether a task may have some GPUs of a host."""
         asked, table = self.asked[shape], int(self.of_host[host])
-        if asked is None or not self.required[shape]:
+        if asked is None or not asked.is_required:
             return True
         return table >= 0 and self.tables[table].are_joined(asked, set_of(gpus))
 
-    def mbps(self, shape: int, host: int, gpus: Sequence[int]) -> int:
-        """Return the Mbit/s that a task on some GPUs counts in the term."""
-        return self.mbps_of(self.asked[shape], host, gpus)
-
-    def mbps_of(self, asked: GpuLinkRequest | None, host: int, gpus: Sequence[int]) -> int:
+    def mbps(self, asked: GpuLinkRequest | None, host: int, gpus: Sequence[int]) -> int:
         """Return the Mbit/s that a task which asks for links counts in the term."""
         table = int(self.of_host[host])
         if asked is None or table < 0:
@@ -307,29 +306,8 @@ class LinkDemands:
 
     def most_mbps(self, shape: int) -> int:
         """Return the most Mbit/s that a task of a shape can have on any host."""
-        asked, task = self.asked[shape], self.task(shape, -1)
-        if asked is None:
-            return 0
-        return max(
-            (t.mbps(asked, gpus) for t in self.tables for gpus in t.sets_of(task, -1)), default=0
-        )
-
-    def room(self, host: int, free: GpuSet, came: tuple[int, ...], shape: int) -> int:
-        """Return how many tasks of a shape fit the free GPUs of a host beside those that came."""
-        table = int(self.of_host[host])
-        key = table, free, came, shape
-        known = self._room.get(key)
-        if known is None:
-            known, each = 0, int(self.gpus[shape])
-            tasks = [self.task(s, free) for s in came]
-            more = self.task(shape, free)
-            most = (free.bit_count() - sum(task.gpus for task in tasks)) // each
-            while known < most and self.tables[table].pack(
-                free, tuple(sorted([*tasks, *[more] * (known + 1)], key=str))
-            ):
-                known += 1
-            self._room[key] = known
-        return known
+        each = ((table, (1 << table.links.gpus) - 1) for table in self.tables)
+        return max((t.best_worth(self.task(shape, every), every) for t, every in each), default=0)
 
     def task(self, shape: int, allowed: GpuSet) -> LinkTask:
         """Return a task of a shape that may have these GPUs."""

@@ -220,7 +220,7 @@ class Problem:
         """What the pinned jobs count in the term `gpu_links`."""
         links, host_of = self.link_demands, self.cluster.host_index
         return sum(
-            links.mbps_of(group.gpu_links, host_of[task.host], task.gpus)
+            links.mbps(group.gpu_links, host_of[task.host], task.gpus)
             for job in self.round.jobs
             if links is not None and job.running is not None and job.running.pinned
             for task in job.running.tasks
@@ -232,7 +232,7 @@ class Problem:
         links, running = self.link_demands, self.running[job]
         groups = self.classes[running.job_class].choices[0].groups
         return sum(
-            links.mbps(groups[group].shape, host, gpus)
+            links.mbps(links.asked[groups[group].shape], host, gpus)
             for group, _, host, gpus in (running.places if links is not None else ())
             if links is not None
         )

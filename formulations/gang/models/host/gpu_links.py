@@ -53,7 +53,7 @@ def add_gpu_links(m: HostModel, whole: dict[tuple[int, int], int]) -> None:
         constant = float(m.problem.pinned_link_mbps)
         m.model.term(GPU_LINKS, m.y[:0], np.zeros(0), sense="max", constant=constant)
         staying = [
-            links.mbps(shape, int(m.hosts[host]), gpus)
+            links.mbps(links.asked[shape], int(m.hosts[host]), gpus)
             for shape, host, gpus in zip(
                 m.stay_shape.tolist(), m.stays.host.tolist(), m.stays.gpus, strict=True
             )
@@ -89,13 +89,13 @@ def _asking(m: HostModel, links: LinkDemands, *, counts: bool) -> Iterator[_Aski
         if not links.differ[at]:
             if counts:
                 some = range(int(links.gpus[shape]))
-                m.model.term(GPU_LINKS, m.x[i : i + 1], links.mbps(shape, at, some), sense="max")
+                m.model.term(GPU_LINKS, m.x[i : i + 1], links.mbps(asked, at, some), sense="max")
         elif counts or links.required[shape]:
             yield _Asking(host, shape, int(m.x[i]), 0)
     state = m.placement.link_state
     if state is not None:
         for host, at in enumerate(m.hosts.tolist()):
-            for shape, number in state.promised(at).items():
+            for shape, number in state.promised(at).items() if links.differ[at] else ():
                 yield _Asking(host, shape, -1, number)
 
 
