@@ -1,4 +1,4 @@
-"""Policy `gang` where links decide: rounds of `gang` whose hosts have link matrices."""
+"""Policy `gang` where links decide: rounds of `gang` and `priorities` with link matrices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fuzz.book.features import features
 from fuzz.book.gangs import fault, plans
 from fuzz.book.reason_details import untrue
 from fuzz.drawing import chance
-from fuzz.policies import gang
+from fuzz.policies import gang, priorities
 from fuzz.policies.gang import SETTINGS
 from fuzz.policy import Policy, Raw
 
@@ -25,7 +25,7 @@ CLASSES = {
 
 def draw(rng: Random) -> Raw:
     """Draw a round of gangs in which most hosts have links, and most tasks ask for some."""
-    round_ = gang.draw(rng)
+    round_ = gang.draw(rng) if chance(rng, 0.7) else priorities.draw(rng)
     hosts = round_["cluster"]["hosts"]
     round_["cluster"]["gpu_links"] = [
         _matrix(rng, f"m{gpus}{variant}", gpus)

@@ -410,6 +410,7 @@ def check_arrangement(round_: Round) -> None:
     errors = Errors()
     links_decide = "gpu_links" in round_.policy.spec.terms
     links_decide &= not any(tenant.cells for tenant in round_.tenants)
+    links_decide &= round_.policy.backfill is None
     for i, job in enumerate(round_.jobs):
         rule = job.anti_affinity
         if rule is not None:
@@ -435,7 +436,7 @@ def check_arrangement(round_: Round) -> None:
                 if group.gpu_links is not None and not links_decide:
                     errors.add(
                         InvalidInputError(
-                            f"policy {round_.policy.formulation} does not read it, nor do cells; "
+                            "not used by policies other than gang, nor beside cells or backfill; "
                             "expected none",
                             (*path, "gpu_links"),
                         )

@@ -281,5 +281,5 @@ def test_other_policies_refuse_what_they_do_not_read() -> None:
     raw = load_round(LIBRARY / "muri.yaml").model_dump(mode="json", exclude_none=True)
     groups = raw["jobs"][0]["options"][0]["groups"]
     groups[0] |= {"gpu": "2", "gpu_links": {}}
-    with pytest.raises(ValueError, match=r"gpu_links: policy interleaving does not read it"):
+    with pytest.raises(ValueError, match=r"gpu_links: not used by policies other than gang"):
         solve_round(Round.model_validate(raw))
