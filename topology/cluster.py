@@ -275,6 +275,8 @@ class Cluster:
     def to_graph(self, detail: Detail = "host", state: State | None = None) -> nx.Graph[Node]:
         """Return the NetworkX graph of the cluster, from which `from_graph` makes an equal one.
 
+        Only host models that are not in the catalogue have no place in a graph.
+
         `detail`: down to hosts, or to GPUs, NICs, switches and links. `state`: adds `healthy` and
         `busy` to hosts and `free` (milli-GPU) to GPUs. Raises ValueError if `detail` is neither, or
         more hosts lie in one NVLink domain than their model allows.

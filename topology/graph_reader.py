@@ -39,7 +39,7 @@ from placewright.topology.wired_links import Wire, difference, says_the_same, wi
 if TYPE_CHECKING:
     import networkx as nx
 
-MAX_WORK = 50_000_000
+MAX_WORK = 20_000_000
 """Steps that the link matrices of all hosts may take; equal hosts count once."""
 
 _MOST_TOLD = 5
@@ -414,8 +414,8 @@ class _Reader:
             if child is None or child == above or self.container.get(child) != above:
                 raise graph_error(
                     [a, b],
-                    f"{kind} joins {self._place(x)} and {self._place(y)}; expected "
-                    f"a domain or host, or what is in it, and the domain that contains it",
+                    f"{kind} joins {self._place(x)} and {self._place(y)}; expected a domain or "
+                    f"host, or what is in it, and the domain around it, or a switch in that",
                 )
             width[child] += wire.mbps
             if wire.latency is not None:
@@ -460,7 +460,11 @@ class _Reader:
         return [node for node in self.names if self._called(node) == level]
 
     def _place(self, owner: Node | None) -> str:
-        return "no domain" if owner is None else f"{self._called(owner)} {show(self.names[owner])}"
+        return (
+            "what is in no domain"
+            if owner is None
+            else f"{self._called(owner)} {show(self.names[owner])}"
+        )
 
     def _wan(self) -> dict[tuple[str, str], Link]:
         found: list[tuple[int, tuple[str, str], Link]] = []
@@ -626,10 +630,12 @@ class _Reader:
         return replace(found, numa=numa)
 
     def _count_work(
-        self, node: Node, gpus: int, nics: int, through: Sequence[int], wires: Sequence[Wire]
+        self, node: Node, gpus: int, nics: int, _through: Sequence[int], wires: Sequence[Wire]
     ) -> None:
         """Refuse more different hosts, and larger ones, than can be looked at in a minute."""
-        self.work += gpus * (gpus + nics) * (1 + len(wires) // (gpus + nics)) + len(through) ** 2
+        number = len(wires)
+        over_several = any(min(wire[:2]) >= gpus + nics for wire in wires)
+        self.work += gpus * (gpus + nics + number) + number * number * over_several
         if self.work > MAX_WORK:
             raise graph_error(
                 [node],

@@ -12,9 +12,11 @@ import pytest
 from placewright import ClusterDocument, InvalidInputError, load_round
 from placewright.instances.checks.cluster import check_cluster
 from placewright.instances.derived.arrays import build_cluster
+from placewright.instances.generators.fabrics import generate_fabric
+from placewright.instances.generators.gang import generate_cluster
 from placewright.instances.io.files import parse_cluster
 from placewright.instances.io.graph_files import load_graph, write_graph
-from placewright.topology import CATALOGUE, Cluster
+from placewright.topology import CATALOGUE, Cluster, GraphError
 
 LIBRARY = Path(__file__).parents[2] / "instances" / "library"
 BUNDLED = sorted(path.stem for path in LIBRARY.glob("*.yaml"))
@@ -32,9 +34,41 @@ def test_bundled_clusters_come_back_from_their_graphs(name):
             assert build_cluster(ClusterDocument.from_graph(arrays.to_graph(detail))) == arrays
 
 
+def comes_back(document: ClusterDocument) -> None:
+    arrays = build_cluster(document)
+    for detail in ("host", "gpu"):
+        graph = document.to_graph(detail)
+        assert ClusterDocument.from_graph(graph) == document
+        assert Cluster.from_graph(graph) == Cluster.from_graph(arrays.to_graph(detail)) == arrays
+
+
+@pytest.mark.parametrize("fabric", [None, "fat-tree", "rail", "dragonfly"])
+def test_generated_clusters_come_back_from_their_graphs(fabric):
+    comes_back(generate_cluster(96) if fabric is None else generate_fabric(fabric, 256))
+
+
+@pytest.mark.parametrize("model", CATALOGUE)
+def test_hosts_of_each_model_come_back_from_their_graphs(model):
+    few = [{"name": f"few{n}", "model": model, "gpus": n} for n in range(CATALOGUE[model].gpus)]
+    bare = {"name": "n[0-1]", "gpus": CATALOGUE[model].gpus, "gpu_model": "x", "gpu_links": model}
+    for hosts in ([{"name": "h[0-1]", "model": model}], few[:2], few[2:], [bare]):
+        if hosts:
+            comes_back(parse_cluster({"hosts": hosts}))
+
+
+def test_arrays_refuse_what_they_do_not_say():
+    unhealthy = {"name": "h", "gpus": 1, "gpu_model": "x", "healthy": False}
+    graph = parse_cluster({"hosts": [unhealthy]}).to_graph()
+    with pytest.raises(GraphError, match=r"node \('host', 'h'\): healthy is False, arrays do not"):
+        Cluster.from_graph(graph)
+    pooled = {"hosts": [unhealthy], "pools": [{"resource": "power", "capacity": 1}]}
+    with pytest.raises(GraphError, match="graph: has pools, arrays have none; expected ClusterD"):
+        Cluster.from_graph(parse_cluster(pooled).to_graph())
+
+
 LEVELS = ("region", "zone", "switch", "gpu", "nic", "cluster", "rail", "numa")
 KINDS = ("nvlink", "xgmi", "pcie", "numa", "system")
-MODELS = (None, None, "dgx-h100", "hgx-v100-8", "dgx-a100", "gb200-nvl72-tray")
+MODELS = (None, *CATALOGUE)
 
 
 def matrix(name: str, gpus: int, rng: random.Random) -> dict[str, Any]:
