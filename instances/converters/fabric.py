@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from placewright.instances.checks.cluster import MAX_HOSTS
 from placewright.instances.checks.round import check_cluster, check_round
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.ibnetdiscover import (
@@ -22,7 +23,7 @@ from placewright.instances.converters.ibnetdiscover import (
 from placewright.instances.converters.kubernetes.nodes import fitting, label_keys
 from placewright.instances.converters.kubernetes.records import Node
 from placewright.instances.converters.kubernetes.sources import Source, refused
-from placewright.instances.converters.slurm.nodes import read_topology
+from placewright.instances.converters.slurm.nodes import MAX_LEVELS, read_topology
 from placewright.instances.converters.slurm.records import Part
 from placewright.instances.converters.support.live import is_name
 from placewright.instances.derived import ranges
@@ -179,7 +180,7 @@ def _host(name: str, found: _Found, model: str | None) -> HostEntry:
 
 # What a file says, by its content.
 
-_SLURM = re.compile(r"^\s*(?:switchname|blockname)=", re.IGNORECASE | re.MULTILINE)
+_SLURM = re.compile(r"^[ \t]*(?:switchname|blockname)=", re.IGNORECASE | re.MULTILINE)
 _OCI = re.compile(rf"(?:compute|customer)?({'|'.join(OCI_LEVELS.values())})(?:id)?")
 _LISTS = ("Instances", "Reservations", "items", "data", "nodes")
 _NAMES = ("privatednsname", "name", "hostname", "displayname")
@@ -369,8 +370,10 @@ def _whole(found: _Found, where: str, book: Bookkeeping) -> Fabric:
                 "some level of a host: one that stands for it is in its place", *short_of
             )
         fabrics.append(Fabric(tuple(levels[i] for i in told), places))
-    if len(fabrics) != 1:
+    large = any(len(fabric.places) > MAX_HOSTS for fabric in fabrics)
+    if len(fabrics) != 1 or large:
         what = "tell of several networks; expected one" if fabrics else EXPECTED
+        what = f"have more than {MAX_HOSTS:,} hosts; expected fewer" if large else what
         raise InvalidInputError(what, file=where, show_value=False)
     return fabrics[0]
 
@@ -430,7 +433,12 @@ def _attached(cluster: ClusterDocument, fabric: Fabric, book: Bookkeeping) -> Cl
         host: (*path[:kept], *_filled(fabric.places.get(host, nowhere), fabric.levels, host))
         for host, path in own.items()
     }
-    domains, leaf_of = _domains(levels, places)
+    if len(levels) > MAX_LEVELS:
+        what = (
+            f"makes {len(levels)} levels with those of the network; expected at most {MAX_LEVELS}"
+        )
+        raise InvalidInputError(what, ("levels",), show_value=False)
+    domains, leaf_of = _domains(levels, places, kept)
     links = {level: link for level, link in cluster.links.items() if level not in gone}
     if cluster.wan and not kept:
         book.notes.append("links between the outermost domains are gone with them")
@@ -484,11 +492,11 @@ def _filled(place: Sequence[str | None], levels: Sequence[str], host: str) -> tu
 
 
 def _domains(
-    levels: Sequence[str], places: Mapping[str, tuple[str, ...]]
+    levels: Sequence[str], places: Mapping[str, tuple[str, ...]], kept: int
 ) -> tuple[tuple[DomainEntry, ...], dict[str, str]]:
     """Return the domains and the innermost of each host.
 
-    A label that is in several domains is qualified by the one around it.
+    A label that is in several domains is qualified by the one around it, but not of kept levels.
     """
     paths = sorted({place[: i + 1] for place in places.values() for i in range(len(place))})
     number = Counter(path[-1] for path in paths)
@@ -496,7 +504,7 @@ def _domains(
     domains = []
     for path in sorted(paths, key=len):
         parent = names.get(path[:-1])
-        twice = number[path[-1]] > 1 and parent is not None
+        twice = number[path[-1]] > 1 and parent is not None and len(path) > kept
         names[path] = fitting(f"{parent}/{path[-1]}" if twice else path[-1])
         domains.append(DomainEntry(name=names[path], level=levels[len(path) - 1], parent=parent))
     return tuple(domains), {host: names[place] for host, place in places.items()}

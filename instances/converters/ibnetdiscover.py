@@ -21,6 +21,7 @@ from placewright.topology.units import HOST_LEVEL
 ADAPTERS = "adapters"
 LEVELS = ("leaf", "spine", "core")
 MAX_LINKS = 500_000
+MAX_TIERS = 8
 MAX_LEAVES = 64
 """Leaves that one host is joined to: more is the name of several."""
 
@@ -197,7 +198,7 @@ def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping
     levels: list[str] = []
     links: dict[str, LinkEntry] = {}
     known: set[str] = set()
-    while below:
+    while below and len(levels) < MAX_TIERS:
         level = HOST_LEVEL if not levels else levels[-1]
         if not network.unrated:
             rates = Counter(sum(links.values()) for links in below.values())
@@ -215,6 +216,10 @@ def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping
         _tell(level, levels[-1], below, groups, network, book)
         known |= groups.keys()
         below = _joining({one: inside[one] for one in sorted(set(home.values()))}, known, network)
+    if below:
+        book.cannot_say(f"switches more than {MAX_TIERS} tiers above hosts")
+    if network.unrated:
+        book.cannot_say("bandwidth of uplinks: the rate of some link is not known")
     places = {host: tuple(reversed(path)) for host, path in paths.items()}
     return Fabric(tuple(reversed(levels)), places, links)
 

@@ -170,7 +170,9 @@ def test_routers_of_a_dragonfly_are_leaves_and_their_links_are_told(tmp_path):
 
 def test_a_rate_that_is_not_known_leaves_uplinks_out(tmp_path):
     text = printed(rails(2, 4, 1, 2)).replace("4xNDR", "4xZDR", 1)
-    assert convert(tmp_path, text).document.links == {}
+    made = convert(tmp_path, text)
+    assert made.document.links == {}
+    assert "bandwidth of uplinks: the rate of some link is not known" in lines_of(made)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +196,46 @@ def test_a_host_at_very_many_leaves_is_left_out(tmp_path):
     links = rails(1, 4, 1, 1) + [(f"Sx{i}", f"many mlx5_{i}", "4xNDR") for i in range(3_000)]
     made = convert(tmp_path, printed(links))
     assert "is at more than 64 leaves: many" in lines_of(made)
+
+
+def test_a_chain_of_switches_ends(tmp_path):
+    links = rows(["h0", "h1"], "Sx0", "mlx5_0")
+    links += [(f"Sx{i}", f"Sx{i + 1}", "4xNDR") for i in range(100)]
+    made = convert(tmp_path, printed(links))
+    assert len(made.document.levels) == 8
+    assert "more than 8 tiers above hosts" in lines_of(made)
+
+
+def test_lines_without_end_take_no_time(tmp_path):
+    """Each takes minutes if some part of a text is looked at again from each of its places."""
+    block = 'Switch 64 "S-1" # "x" y\n'
+    for text in ("\n" * 5_000_000 + "x", "Switch" + " " * 5_000_000, block + "[" * 5_000_000):
+        with pytest.raises(InvalidInputError):
+            convert(tmp_path, text)
+
+
+def test_long_names_and_more_levels_than_a_cluster_may_have(tmp_path):
+    nodes = ["a" * 253, "b" * 253, "a" * 253]
+    rows_ = [{"InstanceId": f"i-{i}", "NetworkNodes": nodes[: 3 - i]} for i in range(2)]
+    made = convert(tmp_path, json.dumps(rows_), "x.json")
+    assert len({path[-1] for path in domains_of(made.document).values()}) == 2
+    outer = [f"l{i}" for i in range(15)]
+    cluster = {
+        "levels": outer,
+        "domains": [
+            {"name": f"d{i}", "level": level, **({"parent": f"d{i - 1}"} if i else {})}
+            for i, level in enumerate(outer)
+        ],
+        "hosts": [{"name": "h[0-1]", "parent": "d14", **HOST}],
+    }
+    with pytest.raises(InvalidInputError, match="makes 18 levels with those of the network"):
+        into(tmp_path, cluster)
+
+
+def test_more_hosts_than_a_cluster_may_have_are_one_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("placewright.instances.converters.fabric.MAX_HOSTS", 23)
+    with pytest.raises(InvalidInputError, match="have more than 23 hosts; expected fewer"):
+        convert(tmp_path, printed(rails(3, 8, 1, 1)))
 
 
 def test_a_part_of_a_captured_fabric():
