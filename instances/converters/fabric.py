@@ -217,14 +217,8 @@ def _read(file: str, text: str, found: _Found, book: Bookkeeping) -> None:
 def _of_slurm(part: Part) -> Fabric:
     """Return the levels of a topology of Slurm, whose domains have names of their own."""
     topology = read_topology(part, ())
-    above = {domain.name: domain.parent for domain in topology.domains}
-    places: dict[str, tuple[str | None, ...]] = {}
-    for host, leaf in topology.leaf_of.items():
-        path: list[str | None] = [leaf]
-        while (parent := above[path[-1] or ""]) is not None:
-            path.append(parent)
-        places[host] = tuple(reversed(path))
-    return Fabric(topology.levels, places)
+    paths = _paths(topology.domains)
+    return Fabric(topology.levels, {host: paths[leaf] for host, leaf in topology.leaf_of.items()})
 
 
 def _records(
@@ -419,11 +413,12 @@ def _short(name: str) -> str:
 
 def _attached(cluster: ClusterDocument, fabric: Fabric, book: Bookkeeping) -> ClusterDocument:
     """Return a cluster with the levels of a network, below those of its own that stay."""
-    own = _own_places(cluster)
+    paths = _paths(cluster.domains)
+    own = {h: paths[entry.parent] for entry in cluster.hosts for h in ranges.expand(entry.name)}
     kept = _kept(cluster, fabric, own)
     gone = cluster.levels[kept:]
     if gone:
-        book.notes.append(f"levels in place of which are those of the network: {', '.join(gone)}")
+        book.notes.append(f"levels that make room for those of the network: {', '.join(gone)}")
     levels = (*cluster.levels[:kept], *fabric.levels)
     missing = sorted(own.keys() - fabric.places.keys())
     if missing:
@@ -453,17 +448,16 @@ def _attached(cluster: ClusterDocument, fabric: Fabric, book: Bookkeeping) -> Cl
     )
 
 
-def _own_places(cluster: ClusterDocument) -> dict[str, tuple[str, ...]]:
-    """Return the domains of each host, the outermost first."""
-    above = {domain.name: domain.parent for domain in cluster.domains}
+def _paths(domains: Iterable[DomainEntry]) -> dict[str | None, tuple[str, ...]]:
+    """Return each domain with those around it, the outermost first."""
+    above = {domain.name: domain.parent for domain in domains}
     paths: dict[str | None, tuple[str, ...]] = {None: ()}
-
-    def path(name: str | None) -> tuple[str, ...]:
-        if name not in paths:
-            paths[name] = (*path(above[name or ""]), name or "")
-        return paths[name]
-
-    return {h: path(entry.parent) for entry in cluster.hosts for h in ranges.expand(entry.name)}
+    for name in above:
+        path = [name]
+        while (parent := above[path[-1]]) is not None:
+            path.append(parent)
+        paths[name] = tuple(reversed(path))
+    return paths
 
 
 def _kept(cluster: ClusterDocument, fabric: Fabric, own: Mapping[str, tuple[str, ...]]) -> int:

@@ -409,7 +409,7 @@ def test_levels_around_those_of_the_network_stay(tmp_path):
     assert made.document.levels == ("region", "layer-1", "layer-2", "layer-3")
     assert domains_of(made.document)["h3"] == ("us", "h3+layer-1", "h3+layer-2", "h3+layer-3")
     assert made.document.links == {}
-    assert "in place of which are those of the network: rack" in lines_of(made)
+    assert "levels that make room for those of the network: rack" in lines_of(made)
 
 
 def test_a_job_that_names_a_level_that_goes_is_named(tmp_path):
