@@ -6,6 +6,7 @@ Tools print how GPUs are joined, hardly ever how fast. Rates are of one directio
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from placewright.topology.catalogue import (
@@ -15,7 +16,7 @@ from placewright.topology.catalogue import (
 )
 from placewright.topology.gpu_links import LinkKind
 
-_UNKNOWN = "not known"
+_UNKNOWN = "guessed, GPU model not known"
 
 # Models as words that all occur in a name, one NVLink or XGMI, and the generation of PCI Express.
 # From NVIDIA's and AMD's data sheets, which give the sum of both directions, and of all links of a
@@ -42,8 +43,8 @@ _RATES: tuple[tuple[str, int, int], ...] = (
 class LinkRates:
     """Rates of the links of one GPU model.
 
-    `model`: which one, as the table has it; "not known" otherwise. `lane`: one NVLink or XGMI link;
-    0 if the model has none. `pcie`: 16 lanes of PCI Express.
+    `model`: which one, as the table has it, or that it is not known. `lane`: one NVLink or XGMI
+    link; 0 if the model has none. `pcie`: 16 lanes of PCI Express.
     """
 
     model: str
@@ -59,14 +60,22 @@ class LinkRates:
         through_bridge = through_host_bridge_mbps(self.pcie)
         return through_bridge if kind == "numa" else min(through_bridge, BETWEEN_SOCKETS_MBPS)
 
-    def __str__(self) -> str:
-        """Say what the rates are taken from."""
-        if self.model == _UNKNOWN:
-            return (
-                "GPU model not known: 25 GB/s for each NVLink, as from V100 to H200, 50 GB/s for "
-                "each XGMI link, PCI Express 3.0 x16"
-            )
-        return f"published rates of {self.model.upper()}"
+    def said(self, kinds: Collection[LinkKind], *, pcie_is_known: bool = False) -> str:
+        """Say what the rates of some kinds are taken from."""
+        told = [
+            f"{self.lane / 8000:g} GB/s for each {name}"
+            for kind, name in (("nvlink", "NVLink"), ("xgmi", "XGMI link"))
+            if kind in kinds
+        ]
+        if not {"nvlink", "xgmi"}.issuperset(kinds):
+            rate = "as printed" if pcie_is_known else f"{self.pcie / 8000:.1f} GB/s"
+            told.append(f"{rate} for PCI Express x16")
+        if "numa" in kinds:
+            told.append("five sixths of it through a host bridge")
+        if "system" in kinds:
+            told.append(f"at most {BETWEEN_SOCKETS_MBPS / 8000:g} GB/s between sockets")
+        model = _UNKNOWN if self.model == _UNKNOWN else f"as published of {self.model.upper()}"
+        return f"rates {model}: {', '.join(told)}" if told else "no link is known"
 
 
 def link_rates(gpu_model: str | None, kind: LinkKind = "nvlink") -> LinkRates:

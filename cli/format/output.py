@@ -190,13 +190,13 @@ class Panels(TyperGroup):
 def register(
     group: typer.Typer, panels: Mapping[str, Sequence[Callable[..., Any] | typer.Typer]]
 ) -> None:
-    """Add verbs to a group, each in its panel; `convert_slurm` of `convert` is named `slurm`."""
+    """Add verbs to a group, each in its panel; `convert_gpu_links` of `convert` is `gpu-links`."""
     for panel, verbs in panels.items():
         for verb in verbs:
             if isinstance(verb, typer.Typer):
                 group.add_typer(verb, rich_help_panel=panel)
             else:
-                name = verb.__name__.removeprefix(f"{group.info.name}_")
+                name = verb.__name__.removeprefix(f"{group.info.name}_").replace("_", "-")
                 group.command(name, rich_help_panel=panel)(verb)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,9 @@ from placewright.cli.verbs.options import (
     write_conversion,
     write_dump,
 )
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.base import Document
 
 
 def convert_slurm(
@@ -290,6 +293,63 @@ def convert_graph(
     for line in read_graph(read).left_out:
         note(line)
     note_written(output, f"graph: {document_text(cluster)}")
+
+
+def convert_gpu_links(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="What nvidia-smi topo -m or rocm-smi --showtopo --json prints, or NCCL dumps.",
+        ),
+    ],
+    output: Output,
+    name: Annotated[
+        str | None, typer.Option(metavar="N", help="Name of the matrix; else that of the file.")
+    ] = None,
+    gpu_model: Annotated[
+        str | None,
+        typer.Option(metavar="M", help="Of the GPUs, such as A100: how fast their links are."),
+    ] = None,
+    into: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A cluster or round whose --hosts get it.")
+    ] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Those hosts, such as h[0-3],a1.")
+    ] = None,
+) -> None:
+    """Turn what tools print of the links in a host into a link matrix: a cluster of one host.
+
+    What is guessed, such as rates that the tool does not print, is said on stderr.
+
+    Example: placewright convert gpu-links topo.txt --gpu-model A100 -o links.yaml
+    """
+    check_output(output, file)
+    if (into is None) != (hosts is None):
+        raise typer.BadParameter("expected --into and --hosts, or neither", param_hint="--hosts")
+    from placewright.instances.converters import read_gpu_links
+    from placewright.instances.converters.gpu_links.convert import model_of_hosts, with_gpu_links
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.files import load, write
+
+    try:
+        if into is None or hosts is None:
+            made = read_gpu_links(file, name=name, gpu_model=gpu_model)
+            document: Document = made.cluster()
+        else:
+            document = load(into)
+            model = gpu_model or model_of_hosts(document, hosts)
+            made = read_gpu_links(file, name=name, gpu_model=model)
+            document = with_gpu_links(document, made.matrix, hosts)
+    except InvalidInputError as error:
+        if error.path and error.path[0] in ("name", "gpu_model", "hosts") and error.value:
+            raise wrong_argument(error, f"--{error.path[0]}".replace("_", "-")) from None
+        raise
+    with interrupts.writing(output):
+        write(document, output)
+    for line in made.book.lines():
+        note(line)
+    note_written(output, made.summary)
 
 
 def convert_openb(
@@ -639,6 +699,7 @@ register(
             convert_manifest,
             convert_skypilot,
             convert_hived,
+            convert_gpu_links,
             convert_graph,
         ),
         "Networks": (convert_fabric,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.fabric import read_fabric
+from placewright.instances.converters.gpu_links.convert import read_gpu_links
 from placewright.instances.converters.hived.tenants import read_hived
 from placewright.instances.converters.kubernetes.convert import convert_kubernetes, read_kubernetes
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
@@ -48,6 +49,7 @@ __all__ = [
     "read_chronus",
     "read_elasticflow",
     "read_fabric",
+    "read_gpu_links",
     "read_hived",
     "read_itp",
     "read_kubernetes",

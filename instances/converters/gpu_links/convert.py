@@ -1,0 +1,234 @@
+"""Link matrix of a host from what a tool printed, and clusters and rounds that have it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from placewright.instances.checks.round import check_cluster
+from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.gpu_links.nccl import is_nccl, read_nccl
+from placewright.instances.converters.gpu_links.nvidia_smi import is_nvidia_smi, read_nvidia_smi
+from placewright.instances.converters.gpu_links.rocm_smi import is_rocm_smi, read_rocm_smi
+from placewright.instances.converters.gpu_links.said import LinkWord, SaidLinks
+from placewright.instances.converters.slurm.texts import compress
+from placewright.instances.converters.slurm.texts import expand as expand_list
+from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.base import NAME, Document
+from placewright.instances.documents.cluster import (
+    ClusterDocument,
+    HostEntry,
+    LinkClass,
+    LinkMatrix,
+)
+from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
+from placewright.instances.io.files import load_text
+from placewright.instances.io.yaml_json import parse_json
+from placewright.topology import LINK_MATRICES
+from placewright.topology.link_rates import LinkRates, link_rates
+
+MAX_CHARACTERS = 8 << 20
+MAX_NAME = 200
+_EXPECTED = "expected what nvidia-smi topo -m, rocm-smi --showtopo --json or NCCL's dump print"
+_UNKNOWN_MODEL = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkConversion:
+    """A link matrix, the GPU model that has it as far as that is known, and what was guessed."""
+
+    matrix: LinkMatrix
+    gpu_model: str | None
+    book: Bookkeeping
+
+    @property
+    def summary(self) -> str:
+        """Say in a line what was made."""
+        kinds = {one.kind for one in self.matrix.classes.values()}
+        best = max(kinds, key=["system", "numa", "pcie", "xgmi", "nvlink"].index, default="none")
+        return (
+            f"gpu-links: {self.matrix.name}, {len(self.matrix.gpus)} GPUs, {len(self.matrix.nics)} "
+            f"NICs, best link {best}"
+        )
+
+    def cluster(self) -> ClusterDocument:
+        """Return a cluster of one host that has these links."""
+        host = HostEntry(
+            name="h0",
+            gpus=len(self.matrix.gpus),
+            gpu_model=self.gpu_model or _UNKNOWN_MODEL,
+            gpu_links=self.matrix.name,
+        )
+        made = ClusterDocument(name=self.matrix.name, hosts=(host,), gpu_links=(self.matrix,))
+        check_cluster(made)
+        return made
+
+
+def read_gpu_links(
+    file: str | os.PathLike[str], *, name: str | None = None, gpu_model: str | None = None
+) -> LinkConversion:
+    """Read the links of a host from what a tool printed; which one did, the text itself says.
+
+    Rates that it does not print are those of `gpu_model`, or low ones; `LinkMatrix.source` and the
+    bookkeeping say which.
+
+    Raises
+    ------
+    InvalidInputError
+        It is none of these texts, or not a whole one, or the GPU model has no such links.
+    """
+    path = os.fspath(file)
+    text = load_text(file)
+    try:
+        if len(text) > MAX_CHARACTERS:
+            raise InvalidInputError(f"too long; expected at most {MAX_CHARACTERS:,} characters")
+        return _conversion(_said(text), name or _named(path), gpu_model)
+    except InvalidInputError as error:
+        raise error.inside(path) from None
+
+
+def _named(path: str) -> str:
+    """Return a name for the matrix of a file: that of the file, if it can be one."""
+    stem = Path(path).name.partition(".")[0]
+    if not re.fullmatch(NAME, stem) or path == "-" or len(stem) > MAX_NAME:
+        return "links"
+    return f"{stem}-links" if stem in LINK_MATRICES else stem
+
+
+def _said(text: str) -> SaidLinks:
+    if is_nccl(text):
+        return read_nccl(text)
+    if is_nvidia_smi(text):
+        return read_nvidia_smi(text)
+    start = text.find("{")
+    values: Any = None
+    if start >= 0:
+        # The tool prints warnings before and after its object, in lines of their own.
+        values = parse_json(text[start : text.rfind("}") + 1])
+    if not is_rocm_smi(values):
+        raise InvalidInputError(_EXPECTED)
+    return read_rocm_smi(values)
+
+
+def _conversion(said: SaidLinks, name: str, gpu_model: str | None) -> LinkConversion:
+    said.make_symmetric()
+    if name in LINK_MATRICES:
+        raise InvalidInputError("is the name of a host model; expected another", ("name",), name)
+    book = Bookkeeping()
+    kinds = {word.kind for word in said.words.values()}
+    rates = link_rates(gpu_model or said.gpu_model, "xgmi" if "xgmi" in kinds else "nvlink")
+    numa = [node for node in said.numa if node is not None]
+    known = len(numa) == len(said.gpus)
+    if not known:
+        said.notes.append("NUMA nodes of GPUs are not known")
+    printed = any(word.pcie_mbps for word in said.words.values())
+    guessed = rates.said(kinds, pcie_is_known=printed)
+    if not gpu_model and said.gpu_model:
+        guessed += ", by the compute capability of the GPUs"
+    book.notes += [guessed, *said.notes]
+    used = {word for row in (*said.gpus, *said.nics) for word in row}
+    matrix = LinkMatrix(
+        name=name,
+        classes={
+            word: LinkClass(kind=meant.kind, bandwidth_mbps=_mbps(word, meant, rates))
+            for word, meant in said.words.items()
+            if word in used
+        },
+        gpus=tuple(" ".join(row) for row in said.gpus),
+        nics=tuple(" ".join(row) for row in said.nics),
+        numa=tuple(numa) if known else (),
+        source="; ".join([said.tool, *book.notes])[:1024],
+    )
+    return LinkConversion(matrix, gpu_model, book)
+
+
+def _mbps(word: str, meant: LinkWord, rates: LinkRates) -> int:
+    """Return the rate of a word: what the tool says of it, else what is published."""
+    if meant.pcie_mbps is not None:
+        rates = LinkRates(rates.model, rates.lane, meant.pcie_mbps)
+    found = rates.of(meant.kind, meant.lanes) // meant.hops
+    if not found:
+        raise InvalidInputError(
+            f"has no {meant.kind}, and the text says {word}; expected another model",
+            ("gpu_model",),
+            rates.model,
+        )
+    return found
+
+
+def model_of_hosts(document: Document, hosts: str) -> str | None:
+    """Return the GPU model of the first of some hosts of a cluster or round; None: no host is."""
+    cluster = document.cluster if isinstance(document, Round) else document
+    first = next(iter(_listed(hosts)), None)
+    for entry in cluster.hosts if isinstance(cluster, ClusterDocument) else ():
+        if first in expand(entry.name):
+            return hardware(entry).gpu_model
+    return None
+
+
+def _listed(hosts: str) -> dict[str, bool]:
+    try:
+        return dict.fromkeys(expand_list(hosts), False)
+    except ValueError as error:
+        raise InvalidInputError(str(error), ("hosts",), hosts) from None
+
+
+def with_gpu_links(document: Document, matrix: LinkMatrix, hosts: str) -> Document:
+    """Return a cluster or round whose hosts (`h[0-3],a1`) have a link matrix.
+
+    A matrix of that name is replaced. Ranges of which some hosts are meant are split.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no cluster or round, hosts are unknown, or have more GPUs than the matrix.
+    """
+    if isinstance(document, Round):
+        cluster = with_gpu_links(document.cluster, matrix, hosts)
+        return document.model_copy(update={"cluster": cluster})
+    if not isinstance(document, ClusterDocument):
+        raise InvalidInputError("expected a Cluster or a Round", ("kind",), type(document).__name__)
+    meant = _listed(hosts)
+    entries = [part for entry in document.hosts for part in _attached(entry, matrix.name, meant)]
+    unknown = next((name for name, found in meant.items() if not found), None)
+    if unknown is not None:
+        known = [name for entry in document.hosts for name in expand(entry.name)]
+        raise InvalidInputError(
+            "unknown host; expected hosts of the cluster",
+            ("hosts",),
+            unknown,
+            unknown=(unknown, known),
+        )
+    others = [one for one in document.gpu_links if one.name != matrix.name]
+    made = document.model_copy(
+        update={"hosts": tuple(entries), "gpu_links": (*others, matrix)},
+    )
+    check_cluster(made)
+    return made
+
+
+def _attached(entry: HostEntry, name: str, meant: dict[str, bool]) -> Iterator[HostEntry]:
+    """Yield the parts of an entry: its hosts that are meant, with the matrix, and the others."""
+    names = expand(entry.name)
+    with_it = [one for one in names if one in meant]
+    meant.update(dict.fromkeys(with_it, True))
+    if not with_it:
+        yield entry
+    elif len(with_it) == len(names):
+        yield entry.model_copy(update={"gpu_links": name})
+    else:
+        split = [
+            (names.index(expand(part)[0]), entry.model_copy(update={"name": part, **update}))
+            for update, some in (
+                ({}, [one for one in names if one not in meant]),
+                ({"gpu_links": name}, with_it),
+            )
+            for part in compress(some)
+        ]
+        yield from (part for _, part in sorted(split, key=lambda one: one[0]))

@@ -1,0 +1,103 @@
+"""`rocm-smi --showtopo --json`: type, weight and hops of the link of each pair, and NUMA nodes."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import Any
+
+from placewright.instances.converters.gpu_links.said import (
+    ITSELF,
+    MAX_GPUS,
+    NOT_KNOWN,
+    LinkWord,
+    SaidLinks,
+    unreadable,
+)
+
+_PAIR = re.compile(
+    r"\(Topology\) (weight|hops|link type) between (?:DRM )?devices (\d{1,4}) and (\d{1,4})",
+    re.IGNORECASE,
+)
+_CARD = re.compile(r"(?:card|gpu)\s?\[?(\d{1,4})\]?", re.IGNORECASE)
+_NUMA = re.compile(r"\(Topology\) Numa (?:Node|Affinity)", re.IGNORECASE)
+_WEIGHT_OF_A_HOP = 15
+"""Of XGMI; weights of other links are sums of more."""
+
+
+def is_rocm_smi(values: Any) -> bool:
+    """Whether values have a pair of devices as the tool calls them."""
+    system = values.get("system") if isinstance(values, dict) else None
+    return isinstance(system, dict) and any(_PAIR.fullmatch(str(key)) for key in system)
+
+
+def read_rocm_smi(values: dict[str, Any]) -> SaidLinks:
+    """Return the table of types; a pair of which no known type is said has no link.
+
+    GPUs without XGMI between them reach each other through a host bridge on one NUMA node, and
+    across sockets otherwise.
+
+    Raises
+    ------
+    InvalidInputError
+        The numbers of devices have gaps, or are too many.
+    """
+    pairs: dict[tuple[int, int], dict[str, str]] = {}
+    for key, value in values["system"].items():
+        match = _PAIR.fullmatch(str(key))
+        if match is not None:
+            i, j = sorted((int(match[2]), int(match[3])))
+            pairs.setdefault((i, j), {}).setdefault(match[1].lower(), str(value).strip().upper())
+    numa = _numa(values)
+    devices = sorted({*numa, *(device for pair in pairs for device in pair)})
+    if devices != list(range(len(devices))) or len(devices) > MAX_GPUS:
+        raise unreadable(
+            f"has devices {devices[0]} to {devices[-1]}, {len(devices)} of them; expected at most "
+            f"{MAX_GPUS}, numbered from 0 without a gap"
+        )
+    said = SaidLinks(
+        "rocm-smi --showtopo",
+        [[ITSELF if i == j else NOT_KNOWN for j in devices] for i in devices],
+        numa=[numa.get(device) for device in devices],
+    )
+    unknown = 0
+    for j, i in combinations(devices, 2):
+        word = _word(said, pairs.get((j, i), {}), numa.get(i), numa.get(j))
+        unknown += word == NOT_KNOWN
+        said.gpus[i][j] = said.gpus[j][i] = word
+    if unknown:
+        said.notes.append(f"{unknown} pairs without a known type of link have none")
+    if any(one.hops > 1 for one in said.words.values()):
+        said.notes.append("XGMI over several hops has the rate of one link divided by the hops")
+    return said
+
+
+def _word(said: SaidLinks, told: dict[str, str], a: int | None, b: int | None) -> str:
+    """Return the word of a pair, and keep what it means."""
+    kind = told.get("link type", "")
+    if kind == "XGMI":
+        hops = max(_number(told.get("hops")), -(-_number(told.get("weight")) // _WEIGHT_OF_A_HOP))
+        word = "XGMI" if hops <= 1 else f"XGMI-{hops}"
+        said.words[word] = LinkWord("xgmi", hops=max(hops, 1))
+        return word
+    if kind in ("PCIE", "PCI", "PCIEXPRESS"):
+        near = a is not None and a == b
+        word = "PCIE" if near else "PCIE-SYS"
+        said.words[word] = LinkWord("numa" if near else "system")
+        return word
+    return NOT_KNOWN
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 6 else 0
+
+
+def _numa(values: dict[str, Any]) -> dict[int, int | None]:
+    """Return the NUMA node of each card, None where it has none: the tool prints -1."""
+    found: dict[int, int | None] = {}
+    for name, card in values.items():
+        match = _CARD.fullmatch(str(name))
+        if match is not None and isinstance(card, dict):
+            told = next((str(value) for key, value in card.items() if _NUMA.fullmatch(key)), "")
+            found[int(match[1])] = int(told) if told.isdecimal() and len(told) < 6 else None
+    return found
