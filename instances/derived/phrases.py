@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from placewright.instances.documents.arrangement import HostCount
+if TYPE_CHECKING:
+    from placewright.instances.documents.arrangement import HostCount
 
 # Numbers of things and lists of names as phrases of a sentence.
 
