@@ -44,6 +44,7 @@ _LANE_MBPS = {
 }
 """Data of one lane: InfiniBand Trade Association, roadmap and architecture specification."""
 
+_START = re.compile(r"^[ \t]*(?:Switch|Ca)[ \t]+\d+[ \t]+\"|^switchguid=", re.MULTILINE)
 _BLOCK = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([^"]{1,64})"\s*#\s*"([^"]{0,256})"')
 _EXTERNAL = r"(?:\[ext \d+\])?"
 _PORT = re.compile(
@@ -75,13 +76,14 @@ class _Network:
 
     names: dict[str, str] = field(default_factory=dict)
     hosts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    nameless: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     switches: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     unrated: bool = False
 
 
 def is_ibnetdiscover(text: str) -> bool:
     """Whether a text is what ibnetdiscover prints."""
-    return re.search(r"^(?:Switch|Ca)\s+\d+\s+\"|^switchguid=", text, re.MULTILINE) is not None
+    return _START.search(text) is not None
 
 
 def read_ibnetdiscover(text: str, book: Bookkeeping) -> Fabric:
@@ -101,7 +103,7 @@ def read_ibnetdiscover(text: str, book: Bookkeeping) -> Fabric:
             book.leave("hosts", why, host)
     if not below:
         raise InvalidInputError(
-            "no switch has an adapter with the name of a host; expected what ibnetdiscover prints",
+            "no host is at a switch; expected switches and adapters as ibnetdiscover prints them",
             show_value=False,
         )
     return _levels(below, network, book)
@@ -134,9 +136,21 @@ def _parse(text: str, book: Bookkeeping) -> _Network:
             if port[1].startswith("S-"):
                 found.names.setdefault(port[1], port[2])
                 found.switches[switch][port[1]] += rate or 1
-            elif (at := _host(port[1], port[2], book)) is not None:
+            elif "Aggregation Node" in port[2]:
+                book.leave(ADAPTERS, "is a switch's own", port[1])
+            elif (at := _host(port[1], port[2])) is None:
+                found.nameless[port[1]][switch] += rate or 1
+            else:
+                book.take(ADAPTERS)
                 shared |= {at[0]} if devices.setdefault(at, port[1]) != port[1] else set()
                 found.hosts[at[0]][switch] += rate or 1
+    if found.hosts:
+        for guid in found.nameless:
+            book.leave(ADAPTERS, "names no host", guid)
+    elif found.nameless:
+        found.hosts = found.nameless
+        book.take(ADAPTERS, len(found.hosts))
+        book.cannot_say("names of hosts, which no adapter has: each adapter is one")
     for host in sorted(shared):
         book.leave("hosts", "several adapters are the same device of it", host)
         del found.hosts[host]
@@ -149,7 +163,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     for line in re.finditer(r"[^\r\n]+", text):
         number += text.count("\n", counted, line.start())
         counted = line.start()
-        yield number, line[0]
+        yield number, line[0].strip()
 
 
 def _unreadable(line: int, value: str, expected: str) -> InvalidInputError:
@@ -164,15 +178,12 @@ def _rate(text: str) -> int | None:
     return None if rate is None or lane is None else int(rate[1]) * lane or None
 
 
-def _host(guid: str, description: str, book: Bookkeeping) -> tuple[str, str] | None:
+def _host(guid: str, description: str) -> tuple[str, str] | None:
     """Return the host and the device of an adapter; None if its description does not name them."""
     named = _ADAPTER.fullmatch(description.strip())
     host = named[1].strip("'") if named else ""
     if named is None or host == "localhost" or not is_name(host):
-        why = "is a switch's own" if "Aggregation Node" in description else "names no host"
-        book.leave(ADAPTERS, why, guid)
         return None
-    book.take(ADAPTERS)
     return host, named[2] or guid
 
 

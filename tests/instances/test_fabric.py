@@ -155,6 +155,29 @@ def test_adapters_that_name_no_host_are_counted(tmp_path):
     assert len(made.document.hosts) == 4
 
 
+def test_adapters_stand_for_hosts_where_none_names_one(tmp_path):
+    """The example in the manual page of ibnetdiscover, as it is pasted, with two ports of one."""
+    text = """
+       Switch  24 "S-005442ba00003080"         # "ISR9024 Voltaire" base port 0 lid 6 lmc 0
+     [22]    "H-0008f10403961354"[1](8f10403961355) # "MT23108 Mellanox Technologies" lid 4 4xSDR
+       [10]    "S-0008f10400410015"[1]         # "SW-6IB4 Voltaire" lid 3 4xSDR
+     [8]     "H-0008f10403960558"[2](8f1040396055a) # "MT23108 Mellanox Technologies" lid 14 4xSDR
+     [12]    "H-0008f10403960558"[1](8f10403960559) # "MT23108 Mellanox Technologies" lid 10 4xSDR
+
+       Switch  8 "S-0008f10400410015"          # "SW-6IB4 Voltaire" base port 0 lid 3 lmc 0
+     [6]     "H-0008f10403960984"[1](8f10403960985) # "MT23108 Mellanox Technologies" lid 16 4xSDR
+       [1][ext 3] "S-005442ba00003080"[10]     # "ISR9024 Voltaire" lid 6 1xSDR
+    """
+    made = convert(tmp_path, text)
+    assert domains_of(made.document) == {
+        "H-0008f10403960558": ("S-005442ba00003080",),
+        "H-0008f10403960984": ("S-0008f10400410015",),
+        "H-0008f10403961354": ("S-005442ba00003080",),
+    }
+    assert "adapters: 3 of 3 in the round" in lines_of(made)
+    assert "names of hosts, which no adapter has: each adapter is one" in lines_of(made)
+
+
 def test_routers_of_a_dragonfly_are_leaves_and_their_links_are_told(tmp_path):
     links = []
     routers = [f"Sg{g}r{r}" for g in range(3) for r in range(4)]
