@@ -184,6 +184,7 @@ _SLURM = re.compile(r"^[ \t]*(?:switchname|blockname)=", re.IGNORECASE | re.MULT
 _OCI = re.compile(rf"(?:compute|customer)?({'|'.join(OCI_LEVELS.values())})(?:id)?")
 _LISTS = ("Instances", "Reservations", "items", "data", "nodes")
 _NAMES = ("privatednsname", "name", "hostname", "displayname")
+_NEXT_PAGE = ("NextToken", "nextPageToken", "opc-next-page")
 _HOST = ("instanceid", "name", "displayname", "id", "customerhostid")
 _MACHINE = ("instancetype", "machinetype", "instanceshape", "shape")
 
@@ -203,8 +204,8 @@ def _read(file: str, text: str, found: _Found, book: Bookkeeping) -> None:
             found.fabrics.append(_of_slurm(Part(file, raw=document)))
             known = True
             continue
-        if isinstance(document, dict) and document.get("NextToken"):
-            book.cannot_say("what further pages of the file tell: it has a NextToken")
+        if isinstance(document, dict) and any(map(document.get, _NEXT_PAGE)):
+            book.cannot_say("what further pages of a list tell, of which there are some")
         try:
             for path, name, record in _records(document):
                 known |= _take(path, name, record, found, book)
