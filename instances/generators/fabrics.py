@@ -75,6 +75,17 @@ def dragonfly(radix: int, rails: int) -> list[Tier]:
     return [router, Tier("group", a, a * h), Tier("network", a * h + 1, 0)]
 
 
+def nvlink_racks(host: HostModel) -> list[Tier]:
+    """Return the tiers of racks whose hosts share NVLink, in units with leaves for each rail.
+
+    NVIDIA DGX SuperPOD reference architecture, GB200: units of 8 racks, up to 128 racks and beyond;
+    it has no table of switches, so that as many links leave a unit as enter it.
+    """
+    nics = host.nic_rails * host.nvlink_hosts
+    rack = Tier("rack", host.nvlink_hosts, nics)
+    return [rack, Tier("leaf", 8, 8 * nics), Tier("spine", 16, 0)]
+
+
 RULES = {"fat-tree": fat_tree, "rail": rail, "dragonfly": dragonfly}
 
 
@@ -95,9 +106,9 @@ def generate_fabric(
     gpus
         A multiple of those of a host.
     model
-        The host model; all links are as fast as one of its NICs.
+        The host model; all links are as fast as one of its NICs. Without any it has one.
     radix
-        Ports of a switch.
+        Ports of a switch; of no effect on racks with NVLink.
     oversubscription
         What is below an uplink over the uplink, from leaves or groups of routers on.
 
@@ -108,19 +119,22 @@ def generate_fabric(
     """
     check_known(model, CATALOGUE, "host model", ("model",))
     host = CATALOGUE[model]
-    if host.nvlink_hosts > 1:
-        what = "shares its NVLink with other hosts; expected a model that does not"
+    rails = max(1, host.nic_rails)
+    if host.nvlink_hosts > 1 and fabric != "rail":
+        what = "shares its NVLink with other hosts; expected another model, or fabric rail"
         raise InvalidInputError(what, ("model",), model)
     if not 1 <= oversubscription <= MAX_RADIX:
         what = f"expected a number from 1 to {MAX_RADIX}"
         raise InvalidInputError(what, ("oversubscription",), oversubscription)
-    tiers = RULES[fabric](radix, host.nic_rails) if 0 < radix <= MAX_RADIX else []
+    tiers = RULES[fabric](radix, rails) if 0 < radix <= MAX_RADIX else []
     if radix % 2 or not all(tier.holds for tier in tiers) or not tiers:
         what = f"expected an even number up to {MAX_RADIX}, with enough ports for a host's NICs"
         raise InvalidInputError(what, ("radix",), radix)
+    if host.nvlink_hosts > 1:
+        tiers = nvlink_racks(host)
     most = min(MAX_HOSTS, prod(tier.holds for tier in tiers)) * host.gpus
-    row = radix // host.nic_rails
-    if fabric == "rail" and gpus <= row * tiers[0].holds * host.gpus:
+    row = radix // rails
+    if fabric == "rail" and host.nvlink_hosts == 1 and gpus <= row * tiers[0].holds * host.gpus:
         tiers[1:] = [tiers[1]._replace(holds=row, links=0)]
     if not host.gpus <= gpus <= most or gpus % host.gpus:
         what = f"expected a multiple of {host.gpus} from {host.gpus} to {most:,}"
@@ -144,9 +158,9 @@ def _document(
             names.append(f"{parent}-{level[0]}{j % holds}" if parent else f"{level[0]}{j}")
             domains.append(DomainEntry(name=names[-1], level=level, parent=parent))
     nic = model.nic_link.bandwidth_mbps
-    uplinks = {HOST_LEVEL: model.nic_rails * nic}
+    uplinks = {HOST_LEVEL: max(1, model.nic_rails) * nic}
     for tier in tiers[:top]:
-        over = 1 if tier.level == "router" else oversubscription
+        over = 1 if tier.level in ("router", "rack") else oversubscription
         uplinks[tier.level] = int(tier.links * nic / over)
     return ClusterDocument(
         name=name,

@@ -11,6 +11,8 @@ from placewright.instances.derived import ranges
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.generators.fabrics import generate_fabric
+from placewright.topology.catalogue import CATALOGUE
+from placewright.topology.collectives import nvlink_domains
 
 NDR = 400_000
 
@@ -91,11 +93,33 @@ def test_other_host_models():
     assert cluster.links["host"].bandwidth_mbps == 4 * 100_000
 
 
+@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("fabric", ["fat-tree", "rail", "dragonfly"])
+def test_each_host_model_has_a_network_or_is_refused(model, fabric):
+    host = CATALOGUE[model]
+    if host.nvlink_hosts > 1 and fabric != "rail":
+        with pytest.raises(InvalidInputError, match="shares its NVLink"):
+            generate_fabric(fabric, 576, model=model)
+        return
+    cluster = generate_fabric(fabric, 576, model=model)
+    check_cluster(cluster)
+    assert build_cluster(cluster).num_gpus == 576
+
+
+def test_racks_with_nvlink_are_in_units_of_eight():
+    """128 racks have 9,216 GPUs, says the reference architecture."""
+    cluster = generate_fabric("rail", 9216, model="gb200-nvl72-tray")
+    assert number_of(cluster) == {"spine": 1, "leaf": 16, "rack": 128}
+    assert cluster.links["leaf"].bandwidth_mbps == 576 * NDR
+    assert cluster.links["rack"].bandwidth_mbps == 72 * NDR
+    assert {ranges.size(entry.name) for entry in cluster.hosts} == {18}
+    assert len(set(nvlink_domains(build_cluster(cluster)).tolist())) == 128
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
         ({"model": "dgx"}, "model: .*unknown host model"),
-        ({"model": "gb200-nvl72-tray"}, "shares its NVLink"),
         ({"radix": 8}, "radix: 8: expected an even number"),
         ({"radix": 63}, "radix: 63: expected an even number"),
         ({"radix": 0}, "radix: 0: expected an even number"),
