@@ -29,7 +29,8 @@ default. `resources` are amounts and `annotations` texts by name. `range` is the
 Edges
 -----
 Every edge has a `kind`, ``"contains"`` by default. All others have `bandwidth_mbps` (Mbit/s in each
-direction) and may have `latency_us` (microseconds one way, by default 0).
+direction) and may have `latency_us` (microseconds one way, by default 0). Parallel edges of one
+kind add up; in a directed graph an edge and one back are the same link.
 
 - ``"contains"``: a domain and a domain or host of the next level, or a host and what is in it. With
   a bandwidth it is the uplink of what is contained, too. The kinds of domains on the way from a

@@ -5,12 +5,11 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from placewright.topology.catalogue import LINK_MATRICES, Link
+from placewright.topology.catalogue import LINK_MATRICES
 from placewright.topology.gpu_links import GpuLinks, links_of_words
 from placewright.topology.graph import EDGE_ATTRIBUTES, TOLD, GraphError, Node
 
@@ -103,10 +102,13 @@ def _of_type(value: Any, kind: type) -> Any:
     if isinstance(value, bool | np.bool_):
         return None
     if kind is int:
-        return int(value) if isinstance(value, Integral) and 0 <= int(value) <= MAX_AMOUNT else None
+        whole = isinstance(value, int | np.integer) or (
+            isinstance(value, float | np.floating) and float(value).is_integer()
+        )
+        return int(value) if whole and 0 <= value <= MAX_AMOUNT else None
     if kind is float:
-        number = isinstance(value, Real) and 0 <= float(value) <= MAX_LATENCY_US
-        return float(value) if number else None
+        number = isinstance(value, int | float | np.integer | np.floating)
+        return float(value) if number and 0 <= value <= MAX_LATENCY_US else None
     if kind is list:
         return list(value) if isinstance(value, list | tuple) else None
     if kind is dict:
@@ -119,9 +121,9 @@ def _of_type(value: Any, kind: type) -> Any:
 
 def listed_links(
     listed: Mapping[str, Any], levels: Collection[str], attributes: Attributes
-) -> dict[str, Link]:
-    """Return the uplinks that a graph lists, by level."""
-    links = {}
+) -> dict[str, tuple[int, float | None]]:
+    """Return Mbit/s and latency of the uplinks that a graph lists, by level."""
+    links: dict[str, tuple[int, float | None]] = {}
     for level, values in listed.items():
         at = f"links of {show(level)}"
         if level not in levels:
@@ -131,7 +133,7 @@ def listed_links(
         said = attributes.of((), values, EDGE_ATTRIBUTES)
         if not said.get("bandwidth_mbps"):
             raise graph_error([], f"{at}: bandwidth_mbps missing; expected at least 1 Mbit/s")
-        links[level] = Link(said["bandwidth_mbps"], said.get("latency_us", 0.0))
+        links[level] = said["bandwidth_mbps"], said.get("latency_us")
     return links
 
 

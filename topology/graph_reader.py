@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 MAX_WORK = 20_000_000
 """Steps that the link matrices of all hosts may take; equal hosts count once."""
 
+MOST_GPUS_OF_A_HOST = 2**20 - 1
+"""As many as arrays hold; documents have a limit of their own."""
+
 _MOST_TOLD = 5
 _DOMAIN = "domain"
 _INSIDE = ("gpu", "nic", "numa", "switch")
@@ -83,6 +86,10 @@ class _Wire:
     @property
     def mbps(self) -> int:
         return self.there or self.back
+
+
+def _wide(mbps: int, latency: float | None) -> str:
+    return f"{mbps} Mbit/s" + ("" if latency is None else f" and {latency:g} us")
 
 
 class _Reader:
@@ -400,15 +407,52 @@ class _Reader:
 
     def _uplinks(self, hosts: Sequence[GraphHost]) -> dict[str, Link]:
         """Return the uplink of each level: what the graph lists, and its edges, which agree."""
-        width: defaultdict[Node, int] = defaultdict(int)
-        latency: dict[Node, float] = {}
+        railed = [host for host in hosts if host.model is not None and host.model.nic_rails]
+        rails = {host.node: host.model for host in railed}
+        found = listed_links(self.further.get("links", {}), self.depth, self.attributes)
+        whose = dict.fromkeys(found, "links of the graph have")
+        widths = self._widths()
+        for node, (mbps, us) in widths.items():
+            model, level = rails.get(node), self._called(node)
+            if model is not None:
+                width = model.nic_link.bandwidth_mbps * model.nic_rails
+                if mbps != width:
+                    raise graph_error(
+                        [node],
+                        f"its rails and uplinks have {mbps} Mbit/s; expected the {width} of its "
+                        f"model {model.name!r}",
+                    )
+                continue
+            known, known_us = found.get(level, (mbps, us))
+            if mbps != known or (us != known_us and None not in (us, known_us)):
+                raise graph_error(
+                    [node],
+                    f"its uplink has {_wide(mbps, us)}; expected {_wide(known, known_us)} as "
+                    f"{whose[level]}: a cluster has one uplink per level",
+                )
+            found[level] = mbps, known_us if us is None else us
+            whose.setdefault(level, f"node {show(node)} has")
+        drawn = {self._called(node): node for node in widths if node not in rails}
+        for node in self.names:
+            level = self._called(node)
+            if level in drawn and node not in widths and node not in rails:
+                raise graph_error(
+                    [node],
+                    f"has no uplink, and node {show(drawn[level])} has one; expected one of all "
+                    f"of a level, or of none",
+                )
+        return {level: Link(mbps, us or 0.0) for level, (mbps, us) in found.items()}
+
+    def _widths(self) -> dict[Node, tuple[int, float | None]]:
+        """Return Mbit/s and latency of the edges from each domain or host to what contains it."""
+        widths: dict[Node, tuple[int, float | None]] = {}
         for (a, b, kind), wire in self.wires.items():
             if kind not in ("uplink", "rail"):
                 continue
             x, y = self._owner(a), self._owner(b)
             if x == y and x is not None and self.kind[x] == _DOMAIN:
-                inside_rails = "rail" in (self.graph.nodes[a]["kind"], self.graph.nodes[b]["kind"])
-                self.dropped["left out: links between switches of one domain"] += not inside_rails
+                ours = "rail" in (self.graph.nodes[a]["kind"], self.graph.nodes[b]["kind"])
+                self.dropped["left out: links between switches of one domain"] += not ours
                 continue
             child, above = (y, x) if y is not None and self.container.get(y) == x else (x, y)
             if child is None or child == above or self.container.get(child) != above:
@@ -417,47 +461,10 @@ class _Reader:
                     f"{kind} joins {self._place(x)} and {self._place(y)}; expected a domain or "
                     f"host, or what is in it, and the domain around it, or a switch in that",
                 )
-            width[child] += wire.mbps
-            if wire.latency is not None:
-                latency[child] = max(latency.get(child, 0.0), wire.latency)
-        links = listed_links(self.further.get("links", {}), self.depth, self.attributes)
-        models = {host.node: host.model for host in hosts}
-        of_level: dict[str, tuple[Node, Link]] = {}
-        for node, mbps in width.items():
-            model, level = models.get(node), self.said[node].get("level", HOST_LEVEL)
-            if model is not None and model.nic_rails:
-                rails = model.nic_link.bandwidth_mbps * model.nic_rails
-                if mbps != rails:
-                    raise graph_error(
-                        [node],
-                        f"its rails and uplinks have {mbps} Mbit/s; expected the "
-                        f"{rails} of its model {model.name!r}",
-                    )
-                continue
-            found = Link(mbps, latency.get(node, links[level].latency_us if level in links else 0))
-            first, expected = of_level.setdefault(level, (node, links.get(level, found)))
-            if found != expected:
-                whose = f"that {show(first)} has" if first != node else "in links of the graph"
-                raise graph_error(
-                    [node],
-                    f"its uplink has {found.bandwidth_mbps} Mbit/s and "
-                    f"{found.latency_us:g} us; expected {expected.bandwidth_mbps} and "
-                    f"{expected.latency_us:g} as {whose}: a cluster has one uplink per level",
-                )
-            links[level] = found
-        for level, (first, _) in of_level.items():
-            for node in self._of_level(level):
-                model = models.get(node)
-                if node not in width and not (model is not None and model.nic_rails):
-                    raise graph_error(
-                        [node],
-                        f"has no uplink, and node {show(first)} has one; expected one "
-                        f"of all of a level, or of none",
-                    )
-        return links
-
-    def _of_level(self, level: str) -> list[Node]:
-        return [node for node in self.names if self._called(node) == level]
+            mbps, us = widths.get(child, (0, None))
+            both = [one for one in (us, wire.latency) if one is not None]
+            widths[child] = mbps + wire.mbps, max(both, default=None)
+        return widths
 
     def _place(self, owner: Node | None) -> str:
         return (
@@ -517,6 +524,10 @@ class _Reader:
             said["gpu_model"] = "gpu"
             self.dropped["hosts without the model of their GPUs, which is called gpu"] += 1
         has = hardware_of(said)
+        most = MOST_GPUS_OF_A_HOST if model is None else CATALOGUE[model].gpus
+        if has.gpus > most:
+            what = "of any host" if model is None else f"of its model {model!r}"
+            raise graph_error([node], f"has {has.gpus} GPUs; expected at most the {most} {what}")
         links = self._links(node, said, gpu_nodes, has.gpus)
         return GraphHost(
             name=self.names[node],
@@ -586,10 +597,8 @@ class _Reader:
                 number += 1
             self.made[drawn] = f"links-{number}"
             self.matrices[f"links-{number}"] = replace(drawn, name=f"links-{number}")
-        wires = [wire for *_, wire in self.links_inside[node]]
-        self.dropped["left out: latency_us of links in hosts"] += sum(
-            bool(w.latency) for w in wires
-        )
+        timed = sum(bool(wire.latency) for *_, wire in self.links_inside[node])
+        self.dropped["left out: latency_us of links in hosts"] += timed
         said["gpu_links"] = self.made[drawn]
         return self.matrices[said["gpu_links"]]
 

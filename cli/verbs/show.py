@@ -61,15 +61,16 @@ def show(
     A plan is drawn on the cluster of its round, and only if it is valid (else exit 7). Below the
     map is a timeline of each group of jobs that take turns, or a chart of the leases in which jobs
     do what was promised of them, or the load of regions and links, before and after. With --graph
-    the cluster is written as a graph, which convert graph and NetworkX read.
+    the cluster is written as a graph, which convert graph and NetworkX read, and a plan as the job
+    of each GPU in it.
 
     Example: placewright show round.yaml --plan plan.json -o plan.png
     """
     check_one_stdin(file, plan_file, round_file)
     if graph:
-        if plan_file is not None or round_file is not None:
-            raise typer.BadParameter("--graph is of a cluster; expected no --plan and no --round")
-        _write_graph(file, picture or STANDARD, detail, lenient)
+        output = picture or STANDARD
+        _check_graph_output(output, file, detail, plan_file or round_file)
+        _write_graph(*_read(file, plan_file, round_file, lenient), output, detail)
         return
     if picture is not None:
         from placewright.cli.views.picture import check_picture
@@ -140,23 +141,29 @@ def show(
     views.round_charts(console, round_)
 
 
-def _write_graph(file: str, output: str, detail: GraphDetail, lenient: bool) -> None:
-    """Write the graph of a cluster, or of that of a round."""
-    from placewright.instances.documents.cluster import ClusterDocument
-    from placewright.instances.documents.round import Round
-    from placewright.instances.io.files import load
-    from placewright.instances.io.graph_files import GRAPH_SUFFIXES, write_graph
+def _check_graph_output(output: str, file: str, detail: GraphDetail, with_plan: str | None) -> None:
+    from placewright.instances.io.graph_files import GRAPH_SUFFIXES
 
     if output != STANDARD and not output.lower().endswith(GRAPH_SUFFIXES):
         raise typer.BadParameter(
             f"{output}: expected {' or '.join(GRAPH_SUFFIXES)} with --graph", param_hint="-o"
         )
+    if with_plan is not None and detail is GraphDetail.HOST:
+        raise typer.BadParameter("a plan is of GPUs; expected --detail gpu", param_hint="--detail")
     check_output(output, file)
-    document = load(file, lenient=lenient)
-    cluster = document.cluster if isinstance(document, Round) else document
-    if not isinstance(cluster, ClusterDocument):
-        raise typer.BadParameter(f"{file} is a {document.kind}; expected a Round or a Cluster")
+
+
+def _write_graph(
+    document: Round | ClusterDocument, plan: Plan | None, output: str, detail: GraphDetail
+) -> None:
+    """Write the graph of a cluster or of that of a round, with the jobs of a plan on its GPUs."""
+    from placewright.instances.documents.cluster import ClusterDocument
+    from placewright.instances.io.graph_files import write_graph
+
+    cluster = document if isinstance(document, ClusterDocument) else document.cluster
     graph = cluster.to_graph(detail.value)
+    if plan is not None:
+        plan.on(graph)
     with interrupts.writing(output):
         write_graph(graph, output)
     made = f"{graph.number_of_nodes():,} nodes, {graph.number_of_edges():,} edges"

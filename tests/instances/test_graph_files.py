@@ -8,7 +8,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from placewright import ClusterDocument, InvalidInputError, load_cluster, load_round
+from placewright import ClusterDocument, InvalidInputError, load_cluster, load_plan, load_round
 from placewright.cli.app import main
 from placewright.instances.io import graph_files
 from placewright.instances.io.graph_files import load_graph, write_graph
@@ -78,6 +78,21 @@ def test_show_writes_the_graph_that_convert_reads(tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["nodes"]) < len(load_graph(graph))
     assert main(["show", f"{cluster}", "--graph", "-o", f"{tmp_path / 'g.png'}"]) == 2
     assert "expected .json or .graphml with --graph" in capsys.readouterr().err
+
+
+def test_a_plan_is_the_job_of_each_gpu_of_the_graph(tmp_path, capsys):
+    round_file, plan, graph = LIBRARY / "quickstart.yaml", tmp_path / "p.json", tmp_path / "g.json"
+    assert main(["solve", f"{round_file}", "-o", f"{plan}"]) == 0
+    shown = ["show", f"{round_file}", "--plan", f"{plan}", "--graph"]
+    assert main([*shown, "-o", f"{graph}"]) == 0
+    jobs = nx.get_node_attributes(load_graph(graph), "job")
+    held = {
+        ("gpu", *place): job for job, at in load_plan(plan).assignment().items() for place in at
+    }
+    assert jobs == held != {}
+    assert ClusterDocument.from_graph(load_graph(graph)) == load_round(round_file).cluster
+    assert main([*shown, "--detail", "host"]) == 2
+    assert "expected --detail gpu" in capsys.readouterr().err
 
 
 LAUGHS = "".join(f'<!ENTITY l{i + 1} "{f"&l{i};" * 10}">' for i in range(9))

@@ -125,7 +125,10 @@ def test_uplinks_of_a_level_are_one_link() -> None:
             graph.add_edge(host, rack + "-switch", kind="uplink", bandwidth_mbps=9, latency_us=2)
     assert Cluster.from_graph(graph).links == {"host": Link(9, 2.0)}
     graph.edges["b1", "b-switch"]["bandwidth_mbps"] = 8
-    with pytest.raises(GraphError, match=r"node 'b1': its uplink has 8 Mbit/s .* expected 9"):
+    with pytest.raises(
+        GraphError,
+        match=r"node 'b1': its uplink has 8 Mbit/s .* expected 9 Mbit/s and 2 us as node 'a0' has",
+    ):
         Cluster.from_graph(graph)
 
 
@@ -253,6 +256,16 @@ def another_model(graph: Graph) -> None:
     graph.nodes["a0", 3]["model"] = "H100"
 
 
+def too_many_for_the_model(graph: Graph) -> None:
+    graph.nodes["a0"]["model"] = "gb200-nvl72-tray"
+    graph.add_node("more", kind="gpu")
+    graph.add_edge("a0", "more")
+
+
+def endless_number(graph: Graph) -> None:
+    graph.edges[("a0", 0), ("a0", 1)]["latency_us"] = 10**400
+
+
 def unknown_model(graph: Graph) -> None:
     graph.nodes["a0"]["model"] = "dgx-h1000"
 
@@ -373,6 +386,8 @@ REFUSED = [
         another_model,
         "node ('a0', 3): model is 'H100'; expected 'A100' as of the others",
     ),
+    (too_many_for_the_model, "node 'a0': has 5 GPUs; expected at most the 4 of its model 'gb200"),
+    (endless_number, "edge ('a0', 0) to ('a0', 1): latency_us is 1000000"),
     (unknown_model, "node 'a0': host model 'dgx-h1000' is unknown; expected one of dgx-a100"),
     (
         no_gpus_said,
@@ -391,7 +406,7 @@ REFUSED = [
         "edge 'a0' to 'leaf': uplink joins host 'a0' and what",
     ),
     (uplinks_of_some, "node 'a1': has no uplink, and node 'a0' has one; expected one of all"),
-    (uplinks_not_as_listed, "node 'a': its uplink has 7 Mbit/s and 0 us; expected 5 and 0 as in"),
+    (uplinks_not_as_listed, "node 'a': its uplink has 7 Mbit/s; expected 5 Mbit/s as links"),
     (links_of_no_level, "graph: links of 'row': unknown level; expected one of rack, host"),
     (
         wan_of_hosts,
