@@ -6,24 +6,23 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from placewright.instances.checks.round import check_cluster
+from placewright.instances.checks.cluster import MAX_HOSTS, check_cluster
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.gpu_links.matrix import matrix_of
 from placewright.instances.converters.gpu_links.nccl import is_nccl, read_nccl
 from placewright.instances.converters.gpu_links.nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from placewright.instances.converters.gpu_links.rocm_smi import is_rocm_smi, read_rocm_smi
-from placewright.instances.converters.gpu_links.said import LinkWord, SaidLinks
-from placewright.instances.converters.slurm.texts import compress
-from placewright.instances.converters.slurm.texts import expand as expand_list
+from placewright.instances.converters.gpu_links.said import SaidLinks
 from placewright.instances.derived.hardware import hardware
-from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.base import NAME, Document
+from placewright.instances.derived.ranges import expand, expand_all, size
+from placewright.instances.documents.base import HOST_NAME, NAME, Document
 from placewright.instances.documents.cluster import (
     ClusterDocument,
     HostEntry,
-    LinkClass,
     LinkMatrix,
 )
 from placewright.instances.documents.round import Round
@@ -31,7 +30,6 @@ from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_text
 from placewright.instances.io.yaml_json import parse_json
 from placewright.topology import LINK_MATRICES
-from placewright.topology.link_rates import LinkRates, link_rates
 
 MAX_CHARACTERS = 8 << 20
 MAX_NAME = 200
@@ -88,7 +86,10 @@ def read_gpu_links(
     try:
         if len(text) > MAX_CHARACTERS:
             raise InvalidInputError(f"too long; expected at most {MAX_CHARACTERS:,} characters")
-        return _conversion(_said(text), name or _named(path), gpu_model)
+        said = _said(text)
+        book = Bookkeeping()
+        matrix = matrix_of(said, name or _named(path), gpu_model, book.notes)
+        return LinkConversion(matrix, gpu_model, book)
     except InvalidInputError as error:
         raise error.inside(path) from None
 
@@ -116,52 +117,6 @@ def _said(text: str) -> SaidLinks:
     return read_rocm_smi(values)
 
 
-def _conversion(said: SaidLinks, name: str, gpu_model: str | None) -> LinkConversion:
-    said.make_symmetric()
-    if name in LINK_MATRICES:
-        raise InvalidInputError("is the name of a host model; expected another", ("name",), name)
-    book = Bookkeeping()
-    kinds = {word.kind for word in said.words.values()}
-    rates = link_rates(gpu_model or said.gpu_model, "xgmi" if "xgmi" in kinds else "nvlink")
-    numa = [node for node in said.numa if node is not None]
-    known = len(numa) == len(said.gpus)
-    if not known:
-        said.notes.append("NUMA nodes of GPUs are not known")
-    printed = any(word.pcie_mbps for word in said.words.values())
-    guessed = rates.said(kinds, pcie_is_known=printed)
-    if not gpu_model and said.gpu_model:
-        guessed += ", by the compute capability of the GPUs"
-    book.notes += [guessed, *said.notes]
-    used = {word for row in (*said.gpus, *said.nics) for word in row}
-    matrix = LinkMatrix(
-        name=name,
-        classes={
-            word: LinkClass(kind=meant.kind, bandwidth_mbps=_mbps(word, meant, rates))
-            for word, meant in said.words.items()
-            if word in used
-        },
-        gpus=tuple(" ".join(row) for row in said.gpus),
-        nics=tuple(" ".join(row) for row in said.nics),
-        numa=tuple(numa) if known else (),
-        source="; ".join([said.tool, *book.notes])[:1024],
-    )
-    return LinkConversion(matrix, gpu_model, book)
-
-
-def _mbps(word: str, meant: LinkWord, rates: LinkRates) -> int:
-    """Return the rate of a word: what the tool says of it, else what is published."""
-    if meant.pcie_mbps is not None:
-        rates = LinkRates(rates.model, rates.lane, meant.pcie_mbps)
-    found = rates.of(meant.kind, meant.lanes) // meant.hops
-    if not found:
-        raise InvalidInputError(
-            f"has no {meant.kind}, and the text says {word}; expected another model",
-            ("gpu_model",),
-            rates.model,
-        )
-    return found
-
-
 def model_of_hosts(document: Document, hosts: str) -> str | None:
     """Return the GPU model of the first of some hosts of a cluster or round; None: no host is."""
     cluster = document.cluster if isinstance(document, Round) else document
@@ -173,10 +128,11 @@ def model_of_hosts(document: Document, hosts: str) -> str | None:
 
 
 def _listed(hosts: str) -> dict[str, bool]:
-    try:
-        return dict.fromkeys(expand_list(hosts), False)
-    except ValueError as error:
-        raise InvalidInputError(str(error), ("hosts",), hosts) from None
+    """Return the hosts of a list, none of them found as yet."""
+    parts = [part.strip() for part in hosts.split(",")]
+    if not all(re.fullmatch(HOST_NAME, part) and 0 < size(part) <= MAX_HOSTS for part in parts):
+        raise InvalidInputError("expected hosts, such as h[0-3],a1", ("hosts",), hosts)
+    return dict.fromkeys(expand_all(parts), False)
 
 
 def with_gpu_links(document: Document, matrix: LinkMatrix, hosts: str) -> Document:
@@ -214,21 +170,15 @@ def with_gpu_links(document: Document, matrix: LinkMatrix, hosts: str) -> Docume
 
 
 def _attached(entry: HostEntry, name: str, meant: dict[str, bool]) -> Iterator[HostEntry]:
-    """Yield the parts of an entry: its hosts that are meant, with the matrix, and the others."""
+    """Yield the parts of an entry in order: hosts that are meant, with the matrix, and others."""
     names = expand(entry.name)
-    with_it = [one for one in names if one in meant]
-    meant.update(dict.fromkeys(with_it, True))
-    if not with_it:
-        yield entry
-    elif len(with_it) == len(names):
-        yield entry.model_copy(update={"gpu_links": name})
-    else:
-        split = [
-            (names.index(expand(part)[0]), entry.model_copy(update={"name": part, **update}))
-            for update, some in (
-                ({}, [one for one in names if one not in meant]),
-                ({"gpu_links": name}, with_it),
-            )
-            for part in compress(some)
-        ]
-        yield from (part for _, part in sorted(split, key=lambda one: one[0]))
+    prefix = entry.name.partition("[")[0]
+    for is_meant, group in groupby(names, key=meant.__contains__):
+        run = list(group)
+        first, last = run[0].removeprefix(prefix), run[-1].removeprefix(prefix)
+        part = run[0] if len(run) == 1 else f"{prefix}[{first}-{last}]"
+        update = {"name": entry.name if len(run) == len(names) else part}
+        if is_meant:
+            meant.update(dict.fromkeys(run, True))
+            update["gpu_links"] = name
+        yield entry.model_copy(update=update)

@@ -140,6 +140,16 @@ def test_a_table_that_is_cut_off_after_its_gpus_keeps_the_nics(tmp_path):
     assert read(tmp_path, text).matrix.nics == ("PIX SYS",)
 
 
+def many_words() -> str:
+    """Return a table of twelve GPUs, all of whose pairs are joined differently."""
+    names = [f"GPU{i}" for i in range(12)]
+    rows = [" ".join(names)]
+    for i, name in enumerate(names):
+        pairs = [(min(i, j), max(i, j)) for j in range(12)]
+        rows.append(" ".join([name, *("X" if a == b else f"NV{1 + a * 12 + b}" for a, b in pairs)]))
+    return "\n".join(rows)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -155,6 +165,7 @@ def test_a_table_that_is_cut_off_after_its_gpus_keeps_the_nics(tmp_path):
         ("<system><cpu></system>", "is no XML (mismatched tag)"),
         ("<system/>", "has 0 GPUs"),
         ("<html/>", "expected the element system"),
+        (many_words(), "has 66 kinds of links; expected at most 64"),
         ("<a>" * 100, "64 inside each other"),
         ("<a>" + "<b/>" * 100_001 + "</a>", "at most 100,000 elements"),
     ],
@@ -269,7 +280,8 @@ def test_hosts_of_a_cluster_or_round_get_the_matrix_and_ranges_are_split():
     ("hosts", "told"),
     [
         ("c", "unknown host"),
-        ("a[", "expected a list of hosts"),
+        ("a[", "expected hosts, such as"),
+        ("a[3-0]", "expected hosts, such as"),
         ("b", "has 4 GPUs; expected at least the host's 8"),
     ],
 )
