@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import NO_TIME, Bookkeeping
 from placewright.instances.converters.slurm.caps import Caps, Licences, read_licences
+from placewright.instances.converters.slurm.gres_links import gres_links
 from placewright.instances.converters.slurm.jobs import Context, Occupied, pending_job, running_job
 from placewright.instances.converters.slurm.ledger import read_caveats
 from placewright.instances.converters.slurm.limits import read_limits
@@ -18,6 +19,7 @@ from placewright.instances.converters.slurm.nodes import (
     Nodes,
     Topology,
     as_ranges,
+    gpu_model,
     hosts,
     over_full,
     overlapping,
@@ -45,6 +47,7 @@ from placewright.instances.converters.slurm.requests import (
     with_fulfilled,
 )
 from placewright.instances.converters.slurm.scheduler import Preemption, read_scheduler
+from placewright.instances.converters.slurm.texts import rows
 from placewright.instances.converters.support.live import (
     HostSets,
     LeftOutError,
@@ -54,7 +57,7 @@ from placewright.instances.converters.support.live import (
 from placewright.instances.derived.slurm_marks import RESERVATION
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap
-from placewright.instances.documents.cluster import ClusterDocument
+from placewright.instances.documents.cluster import ClusterDocument, LinkMatrix
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.leases import Outage
 from placewright.instances.documents.policy import Policy, Tenant
@@ -239,7 +242,7 @@ def read_slurm(
     sources
         Folders or files: what `squeue --json`, `scontrol show node --json` (22.05: `sinfo --json`)
         print, and, as far as they are there, the partitions, configuration, topology, reservations,
-        associations, QOS, shares and licences.
+        associations, QOS, shares, licences, and gres.conf or what `slurmd -G` prints.
     movable
         Running jobs that Slurm may requeue can be moved or preempted; else all are pinned.
     lenient
@@ -321,6 +324,7 @@ def read_slurm(
     if "topology" in found.parts and not topology.levels:
         book.cannot_say("a topology that is neither a tree nor blocks")
     _note_dialect(found, book)
+    links, matrices = _links(found.parts.get("gres"), nodes, book)
     tenants = dict.fromkeys(job.tenant for job in made.jobs if job.tenant is not None)
     round_ = Round(
         name="slurm",
@@ -337,7 +341,9 @@ def read_slurm(
                 made.occupied.resources,
                 unlisted,
                 context.caveats,
+                links,
             ),
+            gpu_links=matrices,
             pools=licences.pools(),
         ),
         host_sets=context.host_sets.used_by(made.jobs),
@@ -374,6 +380,22 @@ def _topology(part: Part | None, nodes: Nodes, book: Bookkeeping) -> Topology:
         book.refuse(error)
         book.cannot_say(f"the topology, which cannot be read: {error.expectation}")
         return Topology()
+
+
+def _links(
+    part: Part | None, nodes: Nodes, book: Bookkeeping
+) -> tuple[dict[str, str], tuple[LinkMatrix, ...]]:
+    if part is None or part.text is None:
+        return {}, ()
+    if not part.text:
+        book.cannot_say("links between GPUs, which AutoDetect finds: slurmd -G prints them")
+    gpus = {name: (node.gres.total, gpu_model(node)) for name, node in nodes.by_name.items()}
+    try:
+        return gres_links(list(rows(part.text)), part.file, gpus, book)
+    except InvalidInputError as error:
+        book.refuse(error)
+        book.cannot_say(f"links between GPUs, which cannot be read: {error.expectation}")
+        return {}, ()
 
 
 def _moments(jobs: Sequence[SlurmJob]) -> Iterator[int]:

@@ -244,9 +244,14 @@ LICENCE = Ledger(
     "Remote LastConsumed LastDeficit LastUpdate",
 )
 
+GRES = Ledger(
+    "gres.conf", "NodeName Name File Count Cores Links", "Type Flags AutoDetect ID Index CoreCnt"
+)
+
 LEDGERS = {
     **{one.kind: one for one in (JOB, NODE, RESERVATION, ASSOCIATION, QOS)},
     "licenses": LICENCE,
+    "gres": GRES,
     "partitions": PARTITION,
 }
 """By the name of the part of a dump."""

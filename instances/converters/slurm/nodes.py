@@ -408,6 +408,7 @@ def hosts(
     resources: Mapping[str, Mapping[str, int]],
     in_use: Collection[str],
     caveats: Caveats,
+    links: Mapping[str, str],
 ) -> tuple[HostEntry, ...]:
     """Return the hosts of a cluster.
 
@@ -416,7 +417,7 @@ def hosts(
     that hosts have the resource `node`: what running jobs hold of it. More than all of it is held
     where a dump contradicts itself. `resources`: what running jobs hold of other resources of each
     host. `in_use`: hosts with `unlisted_gpus`, which nobody can have alone. `caveats`: which of
-    them the annotations have.
+    them the annotations have. `links`: names of their link matrices.
     """
     return tuple(
         HostEntry(
@@ -424,6 +425,7 @@ def hosts(
             parent=topology.leaf_of.get(name),
             gpus=node.gres.total,
             gpu_model=gpu_model(node),
+            gpu_links=links.get(name),
             cpu=f"{max(_cpus(node) * 1000, held.get(name, (0, 0))[0])}m",
             memory=f"{max(_memory(node), held.get(name, (0, 0))[1])}Mi",
             resources=(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.gres_links import gres_text
 from placewright.instances.converters.slurm.texts import (
     Gres,
     HostLists,
@@ -158,7 +159,10 @@ def _add(found: Sources, file: str, *, named: bool) -> bool:
         return bool(names)
     kind = _kind(text)
     if kind is None:
-        return text.startswith(_NONE)
+        gres = gres_text(text)
+        if gres is None:
+            return text.startswith(_NONE)
+        kind, text = "gres", gres
     _keep(found, kind, Part(file, text=text))
     return True
 
