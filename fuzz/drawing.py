@@ -51,7 +51,14 @@ def cluster(rng: Random, most: int = 4, *, parts: bool = False) -> Raw:
             level: {"bandwidth_mbps": rng.choice((1000, 2000, 7777)), "latency_us": 1.0}
             for level in rng.sample(names, rng.randint(1, len(names)))
         }
-        if len(levels) == 2 and chance(rng, 0.3):
+        wan = len(levels) == 2 and chance(rng, 0.3)
+        for entry in (*domains, *hosts):
+            level = entry.get("level", "host")
+            only = len(racks if levels else hosts) < 2 and level == names[0]
+            bare = level == names[0] and (wan or only)
+            if level in document["links"] and not bare and chance(rng, 0.2):
+                entry["uplink_mbps"] = rng.choice((500, 3000))
+        if wan:
             document["wan"] = [{"between": ["b0", "b1"], "bandwidth_mbps": 500, "latency_us": 5.0}]
     return document
 

@@ -62,6 +62,8 @@ class Cluster:
         Index in `host_models`; -1 where the hardware is unknown.
     links : mapping of str to Link
         By level: what joins a domain of that level to the domain that holds it.
+    own_uplinks : mapping of (str, str) to int
+        By level and domain: Mbit/s of its link, where that is not the bandwidth in `links`.
     wan : mapping of (str, str) to Link
         By pair of outermost domains, each pair once.
     gpu_memory : int64 array (hosts,), optional
@@ -103,6 +105,7 @@ class Cluster:
     host_model: NDArray[np.int32]
     links: Mapping[str, Link] = field(default_factory=dict)
     wan: Mapping[tuple[str, str], Link] = field(default_factory=dict)
+    own_uplinks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     gpu_memory: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     product: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     gpu_links: tuple[GpuLinks, ...] = ()
@@ -256,6 +259,7 @@ class Cluster:
             [self.gpu_models[i] if i >= 0 else None for i in self.gpu_model.tolist()],
             [self.host_models[i] if i >= 0 else None for i in self.host_model.tolist()],
             self.links,
+            dict(self.own_uplinks),
             {frozenset(ends): link for ends, link in self.wan.items()},
             self.gpu_memory.tolist(),
             self.product.tolist(),
@@ -309,6 +313,16 @@ class Cluster:
     def num_gpus(self) -> int:
         """How many GPUs there are."""
         return int(self.gpu_start[-1])
+
+    def uplink_mbps(self, depth: int) -> NDArray[np.int64]:
+        """Return the Mbit/s of the link of each domain of a level that has links, (domains,)."""
+        level = self.levels[depth]
+        found = np.full(len(self.names[depth]), self.links[level].bandwidth_mbps, dtype=np.int64)
+        own = {name: mbps for (of, name), mbps in self.own_uplinks.items() if of == level}
+        if own:
+            for i, name in enumerate(self.names[depth]):
+                found[i] = own.get(name, found[i])
+        return found
 
     def level_index(self, level: str) -> int:
         """Return the index of a level in `levels`.
@@ -443,6 +457,7 @@ def assemble(
     host_model: Sequence[str | None] | None = None,
     links: Mapping[str, Link] | None = None,
     wan: Mapping[tuple[str, str], Link] | None = None,
+    own_uplinks: Mapping[tuple[str, str], int] | None = None,
     gpu_memory: ArrayLike = (),
     product: ArrayLike = (),
     gpu_links: Sequence[GpuLinks] = (),
@@ -460,7 +475,8 @@ def assemble(
     - `capacity` (array_like of int (hosts, resources)): CPU in millicores, memory in MiB.
     - `host_model` (sequence of str or None (hosts,)): keys of `CATALOGUE`; None where the hardware
       is unknown.
-    - `links`, `wan`, `gpu_memory`, `product`, `gpu_links`, `gpu_links_of`: as in `Cluster`.
+    - `links`, `wan`, `own_uplinks`, `gpu_memory`, `product`, `gpu_links`, `gpu_links_of`: as in
+      `Cluster`.
 
     Raises ValueError if a level, a parent or a host model is unknown, a domain is not one level
     below its parent, or anything that `Cluster` checks does not fit.
@@ -506,6 +522,7 @@ def assemble(
         host_model=host_model_index,
         links=links or {},
         wan=wan or {},
+        own_uplinks=own_uplinks or {},
         gpu_memory=np.asarray(gpu_memory, dtype=np.int64),
         product=np.asarray(product, dtype=np.int32),
         gpu_links=tuple(gpu_links),
@@ -584,6 +601,7 @@ def _cluster_of(said: GraphCluster) -> Cluster:
         host_model=[host.attributes.get("model") for host in said.hosts],
         links=said.links,
         wan=said.wan,
+        own_uplinks=said.own_uplinks,
         gpu_memory=[one.gpu_memory or 0 for one in has],
         product=[one.product for one in has],
         gpu_links_of=[
@@ -620,9 +638,8 @@ def _graph_cluster(cluster: Cluster) -> GraphCluster:
         ],
     }
     hosts = [_graph_host(cluster, h, parents[-1][h]) for h in range(cluster.num_hosts)]
-    return GraphCluster(
-        cluster.name, cluster.levels[:-1], domains, hosts, cluster.links, cluster.wan, further
-    )
+    wires = cluster.links, cluster.wan, cluster.own_uplinks
+    return GraphCluster(cluster.name, cluster.levels[:-1], domains, hosts, *wires, further)
 
 
 def _graph_host(cluster: Cluster, h: int, parent: str | None) -> GraphHost:

@@ -118,7 +118,10 @@ def _uplinks(cluster: Cluster, a: Ints, b: Ints) -> Iterator[Fraction]:
             from_, to = from_[~railed[from_]], to[~railed[to]]
         for ends in (from_, to):
             if link is not None and len(ends):
-                yield Fraction(link.bandwidth_mbps, int(np.bincount(ends).max()))
+                used, messages = np.unique(ends, return_counts=True)
+                mbps = cluster.uplink_mbps(level)[used]
+                each = set(zip(mbps.tolist(), messages.tolist(), strict=True))
+                yield min(Fraction(*one) for one in each)
         if level == 0 and cluster.wan:
             yield from _wan(cluster, from_, to)
 
@@ -250,12 +253,13 @@ NO_LINK_MBPS = 2**40
 class Uplinks:
     """The links of the domains of one level.
 
-    `mbps`: bandwidth of each, one way. `domain` (int64 (hosts,)): the domain of each
-    host. `exists` (bool (domains,)): whether a domain has such a link: hosts with NICs have none.
+    `mbps` (int64 (domains,)): bandwidth of each, one way. `domain` (int64 (hosts,)): the domain of
+    each host. `exists` (bool (domains,)): whether a domain has such a link: hosts with NICs have
+    none.
     """
 
     level: int
-    mbps: int
+    mbps: Ints
     domain: Ints
     exists: NDArray[np.bool_]
 
@@ -281,5 +285,5 @@ def uplinks_of(cluster: Cluster) -> list[Uplinks]:
             has_nics = np.array([m.nic_rails > 0 for m in cluster.host_models] + [False])
             exists = ~has_nics[cluster.host_model]
         domain = cluster.domain[level].astype(np.int64)
-        found.append(Uplinks(level, link.bandwidth_mbps, domain, exists))
+        found.append(Uplinks(level, cluster.uplink_mbps(level), domain, exists))
     return found

@@ -181,6 +181,8 @@ class GraphCluster:
         In their order.
     links, wan : mapping
         Uplinks by level, links between outermost domains.
+    own_uplinks : mapping of (str, str) to int
+        By level and domain: Mbit/s of an uplink that differs from those of its level.
     further : mapping
         The other attributes of the graph.
     left_out : sequence of str
@@ -193,6 +195,7 @@ class GraphCluster:
     hosts: Sequence[GraphHost]
     links: Mapping[str, Link]
     wan: Mapping[tuple[str, str], Link]
+    own_uplinks: Mapping[tuple[str, str], int] = field(default_factory=dict)
     further: Mapping[str, Any] = field(default_factory=dict)
     left_out: Sequence[str] = ()
 
@@ -281,11 +284,11 @@ class _Drawing:
         outermost = [name for name, level, _ in self.cluster.domains if level == self.levels[0]]
         alone = len(outermost or self.cluster.hosts) < 2 or self.cluster.wan
         for name, level, parent in self.cluster.domains:
-            link = self.cluster.links.get(level)
+            link = self._uplink(level, name)
             if link is not None and not (alone and parent is None):
                 self._join("uplink", link, self._port(level, name), self._above(level, parent))
         for host in self.cluster.hosts:
-            link = self.cluster.links.get(HOST_LEVEL)
+            link = self._uplink(HOST_LEVEL, host.name)
             if host.model is not None and host.model.nic_rails:
                 # A railed host sends through its NICs; with GPUs in view these are nodes.
                 rails = host.model.nic_link.bundle(host.model.nic_rails)
@@ -296,6 +299,11 @@ class _Drawing:
         for index, ((a, b), link) in enumerate(self.cluster.wan.items()):
             ends = self._port(self.levels[0], a), self._port(self.levels[0], b)
             self._join("wan", link, *ends, index=index, first=a)
+
+    def _uplink(self, level: str, name: str) -> Link | None:
+        """Return the link of a domain or host to what holds it."""
+        link, own = self.cluster.links.get(level), self.cluster.own_uplinks.get((level, name))
+        return link if link is None or own is None else Link(own, link.latency_us)
 
     def _add_gpus(self) -> None:
         index = 0

@@ -126,7 +126,7 @@ class _Reader:
         self.matrices = listed_matrices(self.further.get("gpu_links", ()))
         self._sort_wires()
         hosts = [self._host(node) for node in self._in_order(HOST_LEVEL)]
-        links, wan = self._uplinks(hosts), self._wan()
+        (links, own), wan = self._uplinks(hosts), self._wan()
         parts = ("name", "levels", "links")
         further = {name: value for name, value in self.further.items() if name not in parts}
         further["gpu_links"] = [
@@ -140,6 +140,7 @@ class _Reader:
             hosts=hosts,
             links=links,
             wan=wan,
+            own_uplinks=own,
             further=further,
             left_out=self._left_out(),
         )
@@ -405,13 +406,23 @@ class _Reader:
                 )
             self.links_inside[next(iter(hosts))].append((a, b, wire))
 
-    def _uplinks(self, hosts: Sequence[GraphHost]) -> dict[str, Link]:
-        """Return the uplink of each level: what the graph lists, and its edges, which agree."""
+    def _uplinks(
+        self, hosts: Sequence[GraphHost]
+    ) -> tuple[dict[str, Link], dict[tuple[str, str], int]]:
+        """Return the uplink of each level, and the Mbit/s of those that have another bandwidth.
+
+        That of a level is what the graph lists, else what most of its domains have.
+        """
         railed = [host for host in hosts if host.model is not None and host.model.nic_rails]
         rails = {host.node: host.model for host in railed}
         found = listed_links(self.further.get("links", {}), self.depth, self.attributes)
         whose = dict.fromkeys(found, "links of the graph have")
         widths = self._widths()
+        most: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for node, (mbps, _) in widths.items():
+            if node not in rails:
+                most[self._called(node)][mbps] += 1
+        own: dict[tuple[str, str], int] = {}
         for node, (mbps, us) in widths.items():
             model, level = rails.get(node), self._called(node)
             if model is not None:
@@ -423,14 +434,16 @@ class _Reader:
                         f"model {model.name!r}",
                     )
                 continue
-            known, known_us = found.get(level, (mbps, us))
-            if mbps != known or (us != known_us and None not in (us, known_us)):
+            known, known_us = found.get(level, (most[level].most_common(1)[0][0], us))
+            if us != known_us and None not in (us, known_us):
                 raise graph_error(
                     [node],
-                    f"its uplink has {_wide(mbps, us)}; expected {_wide(known, known_us)} as "
-                    f"{whose[level]}: a cluster has one uplink per level",
+                    f"its uplink has {us:g} us; expected {known_us:g} us as {whose[level]}: a "
+                    f"cluster has one latency per level",
                 )
-            found[level] = mbps, known_us if us is None else us
+            if mbps != known:
+                own[level, self.names[node]] = mbps
+            found[level] = known, known_us if us is None else us
             whose.setdefault(level, f"node {show(node)} has")
         drawn = {self._called(node): node for node in widths if node not in rails}
         for node in self.names:
@@ -441,7 +454,7 @@ class _Reader:
                     f"has no uplink, and node {show(drawn[level])} has one; expected one of all "
                     f"of a level, or of none",
                 )
-        return {level: Link(mbps, us or 0.0) for level, (mbps, us) in found.items()}
+        return {level: Link(mbps, us or 0.0) for level, (mbps, us) in found.items()}, own
 
     def _widths(self) -> dict[Node, tuple[int, float | None]]:
         """Return Mbit/s and latency of the edges from each domain or host to what contains it."""

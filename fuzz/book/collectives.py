@@ -81,5 +81,7 @@ def _way(facts: Facts, a: int, b: int) -> list[tuple[Link, int]]:
             way += [(("wan", x, y), entry["bandwidth_mbps"]) for entry in between]
         elif level in links:
             bandwidth = links[level]["bandwidth_mbps"]
-            way += [((level, x, "out"), bandwidth), ((level, y, "in"), bandwidth)]
+            for domain, direction in ((x, "out"), (y, "in")):
+                own = facts.uplinks.get((level, domain), bandwidth)
+                way.append(((level, domain, direction), own))
     return way

@@ -32,5 +32,5 @@ def _excess(facts: Facts, runs: Iterable[tuple[Job, Choice]]) -> int:
                     ]
                     if any(inside) and not all(inside):
                         load += (group.communication or {}).get("rate_mbps", 0)
-            total += max(0, load - link["bandwidth_mbps"])
+            total += max(0, load - facts.uplinks.get((level, domain), link["bandwidth_mbps"]))
     return total

@@ -186,6 +186,12 @@ class Facts:
         self.policy: Raw = round_.get("policy", {})
         self.tenants: list[Raw] = round_.get("tenants", [])
         self.limits = limits(self.raw)
+        self.uplinks: dict[tuple[str, str], int] = {
+            (entry.get("level", HOST), name): entry["uplink_mbps"]
+            for entry in (*cluster.get("domains", ()), *cluster["hosts"])
+            for name in named(entry["name"])
+            if "uplink_mbps" in entry
+        }
         self.hosts = tuple(self._hosts(cluster))
         self.numbers = {host.name: host.number for host in self.hosts}
         self.jobs = tuple(self._job(n, job) for n, job in enumerate(jobs))

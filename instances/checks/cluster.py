@@ -5,14 +5,19 @@ What is wrong is an `InvalidInputError` with its path in the Cluster or Round do
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware, link_matrix
 from placewright.instances.derived.names import check_known, check_unique, is_anywhere, known_hosts
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.arrangement import HostCount
-from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, LinkMatrix
+from placewright.instances.documents.cluster import (
+    ClusterDocument,
+    DomainEntry,
+    HostEntry,
+    LinkMatrix,
+)
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Round
@@ -136,9 +141,39 @@ def check_cluster(document: ClusterDocument) -> None:
     levels = (*document.levels, HOST_LEVEL)
     for level in document.links:
         errors.note(check_known, level, levels, "level", ("links", level))
+    outermost = [name for level, name in _by_level(document) if level == levels[0]]
+    own: list[tuple[Path, str, int | None, bool]] = [
+        *((("domains", i), d.level, d.uplink_mbps, False) for i, d in enumerate(document.domains)),
+        *(
+            (("hosts", i), HOST_LEVEL, h.uplink_mbps, _has_nics(h))
+            for i, h in enumerate(document.hosts)
+        ),
+    ]
+    for path, level, mbps, has_nics in own:
+        problem = ""
+        if level not in document.links:
+            problem = f"given without a link of its level; expected links of {level}, too"
+        elif level == levels[0] and (document.wan or len(outermost) < 2):
+            problem = "given for an outermost domain that has no uplink; expected none"
+        elif has_nics:
+            problem = "given for a host whose model has NICs of its own; expected none"
+        if mbps is not None and problem:
+            errors.add(InvalidInputError(problem, (*path, "uplink_mbps"), mbps))
     errors.note(check_pools, document)
     errors.refuse()
     _check_wan(document)
+
+
+def _by_level(document: ClusterDocument) -> Iterator[tuple[str, str]]:
+    """Yield level and name of each domain, and of each entry of hosts twice if it is a range."""
+    yield from ((domain.level, domain.name) for domain in document.domains)
+    for entry in document.hosts:
+        yield from [(HOST_LEVEL, entry.name)] * min(ranges.size(entry.name), 2)
+
+
+def _has_nics(entry: HostEntry) -> bool:
+    model = CATALOGUE.get(entry.model or "")
+    return model is not None and model.nic_rails > 0
 
 
 def _check_tree(document: ClusterDocument) -> None:

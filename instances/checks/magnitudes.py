@@ -178,7 +178,10 @@ def _proximity(round_: Round) -> Term:
 
 def _bottleneck(round_: Round) -> Term:
     links = (*round_.cluster.links.values(), *round_.cluster.wan)
-    narrowest = min([link.bandwidth_mbps for link in links] + [NARROW_MBPS])
+    own = [domain.uplink_mbps for domain in round_.cluster.domains]
+    own += [host.uplink_mbps for host in round_.cluster.hosts]
+    widths = [*(link.bandwidth_mbps for link in links), *(mbps for mbps in own if mbps)]
+    narrowest = min([*widths, NARROW_MBPS])
 
     def bottleneck(job: Job, index: int) -> Amounts:
         for group in job.options[index].groups:

@@ -151,6 +151,7 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         capacity=capacity,
         host_model=host_models,
         links={level: Link(x.bandwidth_mbps, x.latency_us) for level, x in document.links.items()},
+        own_uplinks=document.own_uplinks,
         wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in document.wan},
         gpu_memory=gpu_memory,
         product=product,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
@@ -43,6 +43,7 @@ from placewright.topology.graph import (
 )
 from placewright.topology.graph_attributes import show
 from placewright.topology.graph_reader import read_graph
+from placewright.topology.units import HOST_LEVEL
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -74,19 +75,27 @@ def expand(name: str) -> list[str]:
     return [f"{prefix}{number:0{width}d}" for number in range(int(first), int(last) + 1)]
 
 
+Bandwidth = Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
+
+
 class DomainEntry(Document):
-    """One domain of a level, held by a domain of the level above (`parent`)."""
+    """One domain of a level, held by a domain of the level above (`parent`).
+
+    `uplink_mbps` is what its link to that carries each way, if not as much as `links` say of its
+    level. Of a fabric with several ways it is what all of them carry together: the maximum flow.
+    """
 
     name: Name
     level: Name
     parent: Name | None = None
+    uplink_mbps: Bandwidth | None = None
 
 
 class LinkClass(Document):
     """A kind of link of a link matrix, and its bandwidth in each direction (Mbit/s)."""
 
     kind: LinkKind
-    bandwidth_mbps: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
+    bandwidth_mbps: Bandwidth
 
 
 LinkRow = Annotated[str, Field(max_length=4096, pattern=r"^[!-~]+( +[!-~]+)*$")]
@@ -116,6 +125,7 @@ class HostEntry(Document):
     `gpu_memory` is that of one GPU; without it the name of the GPU model may tell
     (`A100-SXM4-80GB`), or the host model. `mig: false`: its GPUs are not to be cut into MIG slices.
     `gpu_links` names the link matrix of its GPUs: one of the cluster's, or a host model's.
+    `uplink_mbps` is that of its own link, as of a domain.
     """
 
     name: HostName
@@ -125,6 +135,7 @@ class HostEntry(Document):
     gpu_model: Name | None = None
     gpu_memory: Mib | None = None
     gpu_links: Name | None = None
+    uplink_mbps: Bandwidth | None = None
     mig: Flag = True
     cpu: MilliCpu | None = None
     memory: Mib | None = None
@@ -136,7 +147,7 @@ class HostEntry(Document):
 class LinkEntry(Document):
     """A link's bandwidth (Mbit/s) and latency (microseconds)."""
 
-    bandwidth_mbps: Annotated[int, Field(strict=True, ge=1, le=MAX_AMOUNT)]
+    bandwidth_mbps: Bandwidth
     latency_us: Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -163,6 +174,14 @@ class ClusterDocument(Document):
     pools: Many[Pool] = ()
     gpu_links: Many[LinkMatrix] = ()
 
+    @property
+    def own_uplinks(self) -> dict[tuple[str, str], int]:
+        """Mbit/s of the link of each domain and host that has one of its own, by level and name."""
+        found = {(one.level, one.name): one.uplink_mbps for one in self.domains}
+        for entry in self.hosts if any(one.uplink_mbps for one in self.hosts) else ():
+            found |= {(HOST_LEVEL, name): entry.uplink_mbps for name in expand(entry.name)}
+        return {key: mbps for key, mbps in found.items() if mbps is not None}
+
     @classmethod
     def from_graph(cls, graph: nx.Graph[Any]) -> Self:
         """Return the cluster that a NetworkX graph describes, as `topology/graph.py` has it.
@@ -183,12 +202,26 @@ class ClusterDocument(Document):
                     f"graph: a {first[name]} and a {level} are named {name}; expected each name of "
                     f"a domain once"
                 )
-        hosts, first_of = _entries(said.hosts)
+        own = {name: mbps for (of, name), mbps in said.own_uplinks.items() if of == HOST_LEVEL}
+        hosts, first_of = _entries(
+            [
+                replace(host, attributes={**host.attributes, "uplink_mbps": own[host.name]})
+                if host.name in own
+                else host
+                for host in said.hosts
+            ]
+        )
         values = {
             "name": said.name,
             "levels": said.levels,
             "domains": [
-                dict(zip(DomainEntry.model_fields, one, strict=True)) for one in said.domains
+                {
+                    "name": name,
+                    "level": level,
+                    "parent": parent,
+                    "uplink_mbps": said.own_uplinks.get((level, name)),
+                }
+                for name, level, parent in said.domains
             ],
             "hosts": hosts,
             "links": {level: asdict(link) for level, link in said.links.items()},
@@ -229,6 +262,7 @@ class ClusterDocument(Document):
             hosts=[host for entry in self.hosts for host in _hosts(entry, known)],
             links={level: Link(x.bandwidth_mbps, x.latency_us) for level, x in self.links.items()},
             wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in self.wan},
+            own_uplinks=self.own_uplinks,
             further={"pools": pools, "gpu_links": matrices},
         )
         return draw_graph(said, detail)
@@ -249,6 +283,7 @@ _FIELDS = {
     "resources": "resources",
     "healthy": "healthy",
     "annotations": "annotations",
+    "uplink_mbps": "uplink_mbps",
 }
 """Attributes of a host's node, and the fields that say the same."""
 
@@ -260,6 +295,7 @@ def _hosts(entry: HostEntry, matrices: Mapping[str, GpuLinks]) -> Iterator[Graph
     values = {name: getattr(entry, own) for name, own in _FIELDS.items()}
     given = {name: value for name, value in values.items() if value not in (None, {})}
     given = {name: value for name, value in given.items() if value is not True}
+    given.pop("uplink_mbps", None)  # an edge says it
     names = expand(entry.name)
     if names != [entry.name]:
         given["range"] = entry.name

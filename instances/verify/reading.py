@@ -54,12 +54,14 @@ class HostFacts:
 class ClusterFacts:
     """All hosts by name, and where each level (host included) stands in `HostFacts.domains`.
 
-    `wan` is the Mbit/s between two outermost domains.
+    `wan` is the Mbit/s between two outermost domains, `uplinks` that of the link of a domain, by
+    level and name, where that is not what the cluster says of its level.
     """
 
     hosts: Mapping[str, HostFacts]
     levels: Mapping[str, int]
     wan: Mapping[frozenset[str], int]
+    uplinks: Mapping[tuple[str, str], int]
 
 
 def read_cluster(document: ClusterDocument) -> ClusterFacts:
@@ -74,7 +76,8 @@ def read_cluster(document: ClusterDocument) -> ClusterFacts:
         for name in expand(entry.name):
             hosts[name] = HostFacts(name, equipment, (*above, name), entry.healthy, wiring, inside)
     wan = {frozenset(entry.between): entry.bandwidth_mbps for entry in document.wan}
-    return ClusterFacts(hosts, {level: position for position, level in enumerate(levels)}, wan)
+    position_of = {level: position for position, level in enumerate(levels)}
+    return ClusterFacts(hosts, position_of, wan, document.own_uplinks)
 
 
 def _domains(

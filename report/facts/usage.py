@@ -187,9 +187,11 @@ def uplink_usage(round_: Round, cluster: Cluster, plan: Plan | None = None) -> l
     if plan is not None:
         new = _loads(links, cluster, placed_after({job.name: job for job in round_.jobs}, plan))
     found = [
-        UplinkUsage(cluster.levels[link.level], name, link.mbps, int(a), int(b))
+        UplinkUsage(cluster.levels[link.level], name, int(mbps), int(a), int(b))
         for link, before, after in zip(links, old, new, strict=True)
-        for name, a, b in zip(cluster.names[link.level], before, after, strict=True)
+        for name, mbps, a, b in zip(
+            cluster.names[link.level], link.mbps, before, after, strict=True
+        )
         if a or b
     ]
     return sorted(found, key=lambda usage: -usage.share)

@@ -160,6 +160,11 @@ CLUSTER_FAULTS = [
         "links.rock: 'rock': unknown level; expected block or host or rack",
     ),
     (
+        "domains.2.uplink_mbps",
+        9,
+        "domains[2].uplink_mbps: 9: given without a link of its level; expected links of rack, too",
+    ),
+    (
         "wan.0.between",
         ["b0", "r0"],
         "wan[0].between[1]: 'r0': unknown domain of the outermost level",

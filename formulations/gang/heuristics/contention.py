@@ -72,6 +72,7 @@ class LinkLoads:
         self._links = uplinks_of(problem.cluster)
         self.levels = [one.level for one in self._links]
         self._domain: list[list[int]] = [one.domain.tolist() for one in self._links]
+        self._mbps: list[list[int]] = [one.mbps.tolist() for one in self._links]
         self._exists: list[list[bool]] = [one.exists.tolist() for one in self._links]
         self._load: list[list[int]] = [load.tolist() for load in pinned_loads(problem, self._links)]
         every = [start for _, start in placement.started()]
@@ -90,7 +91,7 @@ class LinkLoads:
         at, d = link
         if not self._exists[at][d]:
             return NO_LINK_MBPS
-        return self._links[at].mbps - self._load[at][d]
+        return self._mbps[at][d] - self._load[at][d]
 
     def change(self, moves: Iterable[Move]) -> dict[Link, int]:
         """Return by how much the load of each link changes if groups move."""
@@ -107,7 +108,7 @@ class LinkLoads:
         """Return by how much `excess` would change."""
         total = 0
         for (at, d), change in changes.items():
-            over = self._load[at][d] - self._links[at].mbps
+            over = self._load[at][d] - self._mbps[at][d]
             total += max(over + change, 0) - max(over, 0)
         return total
 
@@ -116,7 +117,7 @@ class LinkLoads:
         self.excess += self.gain(changes)
         for (at, d), change in changes.items():
             self._load[at][d] += change
-            if self._load[at][d] > self._links[at].mbps:
+            if self._load[at][d] > self._mbps[at][d]:
                 self.overloaded[at, d] = None
             else:
                 self.overloaded.pop((at, d), None)
@@ -139,9 +140,9 @@ class LinkLoads:
 
     def _sum(self) -> int:
         return sum(
-            max(mbps - one.mbps, 0)
-            for one, load in zip(self._links, self._load, strict=True)
-            for mbps in load
+            max(sent - most, 0)
+            for mbps, load in zip(self._mbps, self._load, strict=True)
+            for sent, most in zip(load, mbps, strict=True)
         )
 
 

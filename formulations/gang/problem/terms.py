@@ -53,7 +53,10 @@ class LinkBandwidths:
         """Look up the links of a cluster."""
         links = [cluster.links.get(name) for name in cluster.levels]
         links[0] = outermost_link(cluster)
-        level = [UNLIMITED if link is None else link.bandwidth_mbps for link in links]
+        level = [
+            UNLIMITED if link is None else int(cluster.uplink_mbps(depth).max())
+            for depth, link in enumerate(links)
+        ]
         outermost = len(cluster.names[0])
         if len(cluster.wan) == outermost * (outermost - 1) // 2 and cluster.wan:
             level[0] = max(link.bandwidth_mbps for link in cluster.wan.values())

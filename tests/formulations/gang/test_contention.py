@@ -194,3 +194,25 @@ def test_rates_of_tied_and_running_jobs_make_valid_plans(
         values_of(rated, solve_round(rated, gap=0.0, isolation="none"))
 
     check()
+
+
+def test_a_domain_counts_the_width_of_its_own_uplink() -> None:
+    def crossing(**rack: int) -> Plan:
+        cluster = {
+            "levels": ["rack"],
+            "domains": [{"name": "r0", "level": "rack", **rack}, {"name": "r1", "level": "rack"}],
+            "hosts": [
+                {"name": f"h{r}", "parent": f"r{r}", "gpus": 1, "gpu_model": "A"} for r in range(2)
+            ],
+            "links": {"rack": {"bandwidth_mbps": 100, "latency_us": 1.0}},
+        }
+        group = {"count": 2, "gpu": 1, "communication": {"rate_mbps": 80}}
+        job = {"name": "j", "options": [{"groups": [group]}]}
+        policy = {"terms": ["value", "contention"]}
+        round_ = Round.model_validate({"cluster": cluster, "jobs": [job], "policy": policy})
+        return solve_round(round_, gap=0.0, isolation="none")
+
+    for rack, over in (({}, 0), ({"uplink_mbps": 30}, 50), ({"uplink_mbps": 200}, 0)):
+        certificate = crossing(**rack).certificate
+        assert certificate is not None
+        assert [(t.value, t.bound) for t in certificate.terms] == [(2000, 2000), (over, over)]

@@ -269,7 +269,7 @@ def add_contention(m: HostModel) -> None:
                 for d, column in _crossing(m, one, t, task_set, group):
                     crossing[d].append((column, group.rate_mbps))
         for d, columns in crossing.items():
-            _over(m, one.mbps - int(pinned[d]), columns, kept[d])
+            _over(m, int(one.mbps[d] - pinned[d]), columns, kept[d])
 
 
 def _kept_rates(m: HostModel, one: Uplinks) -> dict[int, list[tuple[int, int]]]:

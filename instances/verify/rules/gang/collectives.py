@@ -241,7 +241,8 @@ def _between(reading: Reading, a: HostFacts, b: HostFacts) -> Route:
         for host, domain, direction in ((a, one, "out"), (b, other, "in")):
             railed = domain == host.name and host.wiring is not None and host.wiring.nic_rails
             if given is not None and not railed:
-                route.append(((level, domain, direction), given.bandwidth_mbps, 1))
+                mbps = reading.cluster.uplinks.get((level, domain), given.bandwidth_mbps)
+                route.append(((level, domain, direction), mbps, 1))
     return tuple(route)
 
 

@@ -38,11 +38,13 @@ def _excess(reading: Reading, jobs: Iterable[Placed]) -> int:
             if rate:
                 for link in _crossed(reading, placed, number):
                     load[link] += rate
-    width = {
-        reading.cluster.levels[level]: entry.bandwidth_mbps
-        for level, entry in reading.round.cluster.links.items()
-    }
-    return sum(max(0, mbps - width[level]) for (level, _), mbps in load.items())
+    names = {position: level for level, position in reading.cluster.levels.items()}
+    total = 0
+    for (position, domain), mbps in load.items():
+        level = names[position]
+        usual = reading.round.cluster.links[level].bandwidth_mbps
+        total += max(0, mbps - reading.cluster.uplinks.get((level, domain), usual))
+    return total
 
 
 def _crossed(reading: Reading, placed: Placed, number: int) -> set[Link]:
