@@ -179,6 +179,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "remaining": count_gpus,
     "bottleneck": milliseconds,
     "contention": megabits,
+    "gpu_links": megabits,
     "throughput": millionths,
     "weighted_throughput": millionths,
     "efficiency": millionths,

@@ -30,6 +30,7 @@ from placewright.formulations.gang.problem.limits import (
     NO_BUDGET_PRICES,
     OPTION_SUMS,
     PACKED,
+    SENSE,
     SHARE_TERMS,
     VALUE,
     BudgetPrices,
@@ -466,7 +467,8 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
             known[term] = most_link_mbps(problem)
         if term == STRANDED:
             known[term] = stranded_lower_bound(problem)
-        yield Bound(term, known.get(term, 0), certified=True)
+        if term in known or SENSE[term] == "min":  # none that is minimised is less than 0
+            yield Bound(term, known.get(term, 0), certified=True)
     earlier = problem.terms[
         : problem.terms.index("disruption") if "disruption" in problem.terms else 0
     ]

@@ -8,7 +8,7 @@ from math import comb
 from typing import TypeAlias
 
 from placewright.instances.derived import ranges
-from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.hardware import hardware, link_matrix
 from placewright.instances.derived.speed import speed
 from placewright.instances.documents.base import MAX_TOTAL
 from placewright.instances.documents.cluster import ClusterDocument
@@ -31,6 +31,8 @@ SMALL = 10**11
 MIB_BITS = 8 * 2**20
 NARROW_MBPS = 1000
 """No link of the catalogue is narrower."""
+WIDE_MBPS = 10**7
+"""No link between GPUs of the catalogue is wider."""
 
 HOMELESS = 3
 """What each milli-GPU of a job without a home counts in `overload`."""
@@ -212,6 +214,20 @@ def _contention(round_: Round) -> Term:
     return contention
 
 
+def _gpu_links(round_: Round) -> Term:
+    matrices = [link_matrix(matrix) for matrix in round_.cluster.gpu_links]
+    widest = max((mbps for one in matrices for row in one.mbps for mbps in row), default=WIDE_MBPS)
+
+    def gpu_links(job: Job, index: int) -> Amounts:
+        for group in job.options[index].groups:
+            if group.gpu_links is not None:
+                gpus = group.gpu // WHOLE_GPU
+                links = comb(gpus, 2) if group.gpu_links.measure == "pairs" else 1
+                yield "Mbit/s between GPUs", group.count * links * max(widest, WIDE_MBPS)
+
+    return gpu_links
+
+
 def _stranded(round_: Round) -> Term:
     milli = WHOLE_GPU * sum(
         hardware(entry).gpus * ranges.size(entry.name) for entry in round_.cluster.hosts
@@ -241,6 +257,7 @@ _MAKERS: Mapping[str, Callable[[Round], Term]] = {
     "proximity": _proximity,
     "bottleneck": _bottleneck,
     "contention": _contention,
+    "gpu_links": _gpu_links,
     "stranded": _stranded,
     "weighted_throughput": _throughput,
 }
