@@ -23,6 +23,7 @@ from placewright.instances.checks.round import trusted
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.leases import unavailable_hosts
 from placewright.instances.derived.ranges import expand
+from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import GANG
@@ -304,6 +305,7 @@ class GroupPlaces:
         Of kinds of hosts that hold no task even when empty: name, number of hosts, and what a host
         lacks, as of a `Place`; `{"resource": "gpu_model"}` if the group does not allow the model,
         `{"resource": "num_hosts"}` if the group needs more hosts than these,
+        `{"resource": "gpu_links"}` if a host has the GPUs, not joined as a task asks,
         `{"resource": "pool"}` if a pool has too little for a task, nothing if no resource is short
         (the group allows other hosts only).
     when
@@ -502,6 +504,8 @@ class NearestPlaces:
                 lack: dict[str, Any] = {"resource": "gpu_model"}
             elif unknown := unknown_resource(self._cluster, [document]):
                 lack = unknown
+            elif self._are_unlinked(choice.groups[k].shape, document, hosts):
+                lack = {"resource": "gpu_links"}
             elif not self._problem.shape_allowed[choice.groups[k].shape][hosts].any():
                 lack = {}
             else:
@@ -511,6 +515,12 @@ class NearestPlaces:
                     counted = choice.groups[k].num_hosts is not None
                     lack = {"resource": "num_hosts" if counted else "pool"}
             yield name, int(hosts.sum()), lack
+
+    def _are_unlinked(self, shape: int, group: TaskGroup, hosts: Bools) -> bool:
+        """Whether empty hosts have GPUs for a task, but not joined as it asks."""
+        if group.gpu_links is None or self._empty.fits(shape)[hosts].any():
+            return False
+        return bool(self._empty.fits(shape, linked=False)[hosts].any())
 
 
 def _held(problem: Problem) -> NDArray[np.int64]:

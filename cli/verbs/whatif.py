@@ -153,6 +153,7 @@ def _quota(text: str) -> dict[str, Any]:
 def _job(text: str) -> dict[str, Any]:
     """Return the edit of `JOB.FIELD=VALUE`, or `=none` for a job without it."""
     from placewright.instances.documents.edits import JobEdit
+    from placewright.topology.gpu_links import LINK_KINDS
 
     fields = list(JobEdit.model_fields)
     found = re.fullmatch(rf"(.+)\.({'|'.join(fields)})=(.+)", text, re.DOTALL)
@@ -175,6 +176,8 @@ def _job(text: str) -> dict[str, Any]:
     if numbers := re.fullmatch(r"(\d+)(?:-(\d+))?", value) if field == "num_hosts" else None:
         least, most = numbers[1], numbers[2] or numbers[1]
         return {"job": {job: {field: {"min": int(least), "max": int(most)}}}}
+    if field == "gpu_links" and value in LINK_KINDS:
+        return {"job": {job: {field: {"required": value}}}}
     if value[0] == "-" and field == "host_sets":
         return {"job": {job: {"drop_host_sets": _names(value[1:])}}}
     if value[0] == "+" and field in ("gpu_models", "regions"):

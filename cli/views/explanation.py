@@ -139,6 +139,8 @@ def _lack(lack: Mapping[str, Any]) -> str:
         return "a pool has too little"
     if lack["resource"] == "num_hosts":
         return "fewer than the job has to be on"
+    if resource == "gpu_links":
+        return "its GPUs are not joined so"
     if resource == "gpu_model":
         return "another GPU model"
     if resource == "gpu" and not lack["free"]:

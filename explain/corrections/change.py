@@ -54,6 +54,7 @@ COSTS: Mapping[str, Cost] = {
     "num_hosts": Cost(Who.USER, 2),
     "slices": Cost(Who.USER, 3),
     "apart": Cost(Who.USER, 3),
+    "gpu_links": Cost(Who.USER, 3),
     "label": Cost(Who.USER, 3),
     "cpu": Cost(Who.USER, 3),
     "memory": Cost(Who.USER, 3),
@@ -190,7 +191,7 @@ class Amounts:
     """A change by an amount: from 1 to `most`, each suffices if a smaller one does.
 
     `text` and `edits` are those of an amount; `left` is the part that is then left of what the job
-    asks.
+    asks. If not `monotone`, only the largest does wherever another does, and all are tried.
     """
 
     kind: str
@@ -198,6 +199,7 @@ class Amounts:
     text: Callable[[int], str]
     edits: Callable[[int], tuple[Edit, ...]]
     left: Callable[[int], float] = lambda _: 1.0
+    monotone: bool = True
 
     @property
     def strongest(self) -> Form:
@@ -206,6 +208,10 @@ class Amounts:
 
     def least(self, suffices: Suffices) -> Form:
         """Return the change in its least amount, by bisection."""
+        if not self.monotone:
+            answers = [suffices(self.edits(amount)) for amount in range(1, self.most)]
+            least = answers.index(True) if True in answers else len(answers)
+            return self._form(least + 1, least=None not in answers[:least])
         found = least_amount(0, self.most, lambda amount: suffices(self.edits(amount)))
         return self._form(found.least, least=found.proven)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from placewright.explain.corrections.change import (
@@ -14,15 +15,16 @@ from placewright.explain.corrections.change import (
     each,
     edit_of,
 )
-from placewright.instances.derived.hardware import hardware
-from placewright.instances.derived.phrases import count, duration, plural, span
-from placewright.instances.documents.arrangement import HostCount
+from placewright.instances.derived.hardware import hardware, links_of_hosts
+from placewright.instances.derived.phrases import count, duration, linked, plural, span
+from placewright.instances.documents.arrangement import GpuLinkRequest, HostCount
 from placewright.instances.documents.edits import Edit
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.quantities import amount_text, write_amount
 from placewright.instances.documents.round import Round
-from placewright.topology.units import HOST_LEVEL
+from placewright.topology.gpu_links import LINK_KINDS, Joined, link_kind
+from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
 T = TypeVar("T")
 Where = tuple[int, int]
@@ -47,6 +49,7 @@ def own_changes(round_: Round, job: Job, failed: Failed | None = None) -> Iterat
         _levels(round_, job, groups),
         _num_hosts(job, groups),
         _arrangement(job, groups),
+        *(_links(round_, job, groups, asked) for asked in _asked_links(groups)),
         *(_less(job, groups, field) for field in ("cpu", "memory", "gpu_memory", "gpu")),
         _fewer_tasks(job, groups),
         _sooner(job),
@@ -135,6 +138,48 @@ def _arrangement(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
         yield _step("label", text, _of(job, without=["anti_affinity"]))
 
 
+def _asked_links(groups: dict[Where, TaskGroup]) -> Iterator[GpuLinkRequest]:
+    asked = dict.fromkeys(group.gpu_links for group in groups.values())
+    return (one for one in asked if one is not None and one.is_required)
+
+
+def _links(
+    round_: Round, job: Job, groups: dict[Where, TaskGroup], asked: GpuLinkRequest
+) -> Iterator[Change]:
+    """Yield worse kinds of links that hosts have, narrower ones, fewer of them, and any GPUs."""
+    places = [where for where, group in groups.items() if group.gpu_links == asked]
+    links = [one for one in links_of_hosts(round_.cluster) if one is not None]
+    kinds = {link_kind(kind) for one in links for row in one.kind for kind in row}
+    widths = {mbps for one in links for row in one.mbps for mbps in row if mbps}
+    required, width = asked.required, asked.at_least_mbps
+    shapes: tuple[Joined, ...] = ("all", "ring", "path")
+    ways: dict[str, list[Any]] = {}
+    if required is not None:
+        worse = LINK_KINDS[: LINK_KINDS.index(required)]
+        ways["required"] = [kind for kind in reversed(worse) if kind in kinds]
+    if width is not None:
+        ways["at_least_mbps"] = sorted((one for one in widths if one < width), reverse=True)
+    if any(groups[where].gpu > 2 * WHOLE_GPU for where in places):
+        ways["joined"] = [*shapes[shapes.index(asked.joined) + 1 :]]
+    for field, weaker in ways.items():
+        if weaker:
+            yield _weaker_links(job, places, field, weaker)
+    edits = [_of(job, one, gpu_links={"required": None, "at_least_mbps": None}) for one in places]
+    yield _step("gpu_links", "accept any GPUs of a host, however they are joined", *edits)
+
+
+def _weaker_links(job: Job, places: Sequence[Where], field: str, weaker: Sequence[Any]) -> Amounts:
+    """Return the change by which one field of what groups ask of links is weaker."""
+
+    def text(step: int) -> str:
+        return f"accept {linked(field, weaker[step - 1])}"
+
+    def edits(step: int) -> tuple[Edit, ...]:
+        return tuple(_of(job, where, gpu_links={field: weaker[step - 1]}) for where in places)
+
+    return Amounts("gpu_links", len(weaker), text, edits)
+
+
 def _num_hosts(job: Job, groups: dict[Where, TaskGroup]) -> Iterator[Change]:
     """Yield more hosts than at most, and fewer than at least."""
     asks: list[tuple[HostCount | None, int, dict[str, int]]] = [
@@ -176,13 +221,20 @@ def _other_numbers(
 
 def _less(job: Job, groups: dict[Where, TaskGroup], field: str) -> Iterator[Change]:
     """Yield less of a resource per task: down to one unit, not to nothing."""
+
+    def is_ring(where: Where) -> bool:
+        links = groups[where].gpu_links
+        return links is not None and links.is_required and links.joined == "ring"
+
     able = {w: g for w, g in groups.items() if not (field.startswith("gpu") and g.mig is not None)}
     for amount, places in _same(able, lambda group: int(getattr(group, field))).items():
         whole, part = _UNITS[field]
         is_whole = amount > whole or (field == "gpu" and amount == whole)
         unit = whole if is_whole else part
         if amount > unit:
-            yield _less_of(job, field, places, amount, unit)
+            change = _less_of(job, field, places, amount, unit)
+            # GPUs in a ring of four links have no ring of three.
+            yield replace(change, monotone=field != "gpu" or not any(map(is_ring, places)))
 
 
 def _less_of(job: Job, field: str, places: Sequence[Where], amount: int, unit: int) -> Amounts:

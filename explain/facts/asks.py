@@ -1,7 +1,7 @@
 """What a job asks: of all its options and task groups each distinct statement once.
 
 In the order of preference: amounts, tasks, GPU models, hosts, host sets, levels from the outermost
-inwards, slices, apart, numbers of hosts, label.
+inwards, slices, apart, links between GPUs, numbers of hosts, label.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from placewright.explain.facts.fact import Edit, Fact, Stratum, edit_job, named
-from placewright.instances.derived.phrases import of_hosts, several
+from placewright.instances.derived.phrases import joined_by, of_hosts, several
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -18,7 +18,7 @@ from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.topology.units import HOST_LEVEL
 
-_NO_GPU = {"gpu": 0, "gpu_memory": 0, "mig": None, "communication": None}
+_NO_GPU = {"gpu": 0, "gpu_memory": 0, "mig": None, "communication": None, "gpu_links": None}
 _ONE_TASK = dict.fromkeys(("slices", "apart", "num_hosts", "communication")) | {"count": 1}
 T = TypeVar("T")
 
@@ -220,6 +220,11 @@ def _arrangement(name: str, groups: Sequence[TaskGroup]) -> Iterator[Fact]:
         tasks = "1 task" if most == 1 else f"{most:,} tasks"
         text = f"at most {tasks} of a group on one {level}"
         yield _fact("apart", text, edit, most=most, level=level)
+    for links in _distinct(group.gpu_links for group in groups):
+        if links.is_required:
+            edit = _edit_field(name, "gpu_links", links, {"gpu_links": None})
+            about = links.model_dump(exclude={"measure"}, exclude_none=True)
+            yield _fact("gpu_links", f"GPUs of a task are {joined_by(links)}", edit, **about)
 
 
 def _num_hosts(job: Job, groups: Sequence[TaskGroup]) -> Iterator[Fact]:

@@ -28,6 +28,7 @@ NAMES = (
     RESERVED.name,
     "cells",
     "pools",
+    "links",
     "interleaving",
     "deadline",
     "geo",

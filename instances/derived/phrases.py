@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from placewright.instances.documents.arrangement import HostCount
+    from placewright.instances.documents.arrangement import GpuLinkRequest, HostCount
+    from placewright.topology.gpu_links import LinkKind
 
 # Numbers of things and lists of names as phrases of a sentence.
 
@@ -69,6 +70,36 @@ def of_hosts(number: HostCount) -> str:
         return f"exactly {count(number.min, 'host')}"
     most = count(number.max, "host")
     return f"at most {most}" if number.min == 1 else f"{number.min:,} to {most}"
+
+
+LINKS: Mapping[LinkKind, str] = {
+    "system": "any link",
+    "numa": "links of a NUMA node or better",
+    "pcie": "PCIe switches or better",
+    "xgmi": "xGMI or better",
+    "nvlink": "NVLink",
+}
+_SHAPES = {"all": "", "ring": " in a ring", "path": " in a path"}
+
+
+def linked(field: str, value: Any) -> str:
+    """Write what one field asks of links: `PCIe switches or better between GPUs`."""
+    if field == "joined":
+        return f"GPUs joined{_SHAPES[value] or ' each to each'}"
+    if field == "at_least_mbps":
+        width = "any bandwidth" if value is None else f"{value:,} Mbit/s or more"
+        return f"links of {width} between GPUs"
+    if field == "required":
+        return f"{LINKS[value] if value else 'links of any kind, or none,'} between GPUs"
+    return f"{value} of GPUs to count"
+
+
+def joined_by(asked: GpuLinkRequest) -> str:
+    """Write how GPUs are joined: `joined by NVLink`, `joined in a ring by any link of ...`."""
+    if not asked.is_required:
+        return "joined as well as can be"
+    width = "" if asked.at_least_mbps is None else f" of {asked.at_least_mbps:,} Mbit/s or more"
+    return f"joined{_SHAPES[asked.joined]} by {LINKS[asked.required or 'system']}{width}"
 
 
 # Times in seconds as short text.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from placewright.instances.derived.phrases import of_hosts
+from placewright.instances.derived.phrases import LINKS, of_hosts
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.plan import Detail, Reason
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.errors import printable
+from placewright.topology.gpu_links import LinkKind
 
 MEANINGS = {
     Reason.NEVER_FITS: "fits not even the empty, healthy cluster",
@@ -158,10 +159,7 @@ def _lack(detail: Detail, beside: str) -> str:
     if detail.num_hosts is not None:
         return _of_num_hosts(detail.num_hosts, detail, group, beside)
     if detail.gpu_links is not None:
-        return (
-            f"at most {detail.places or 0:,} of {detail.tasks or 0:,} tasks{group} fit {beside}: "
-            f"GPUs for more are free, but not joined by {detail.gpu_links} as they ask"
-        )
+        return _of_gpu_links(detail.gpu_links, detail, group, beside)
     if detail.tasks is not None and not (detail.places or detail.resource):
         return f"no open host may take a task{group} {beside}"
     if detail.tasks is not None:
@@ -179,6 +177,15 @@ def _lack(detail: Detail, beside: str) -> str:
         has = where or ("the cluster" if detail.region is None else f"region {detail.region}")
         return f"its groups together ask {asked}, and {has} has {free} free for them {beside}"
     return f"its groups fit {where} one by one {beside}, but not at once" if where else ""
+
+
+def _of_gpu_links(kind: LinkKind, detail: Detail, group: str, beside: str) -> str:
+    """Say that the GPUs are there for a group, but not the links between them."""
+    tasks, places = detail.tasks or 0, detail.places or 0
+    fit = f"at most {places:,} of {tasks:,} tasks{group} fit" if places else f"no task{group} fits"
+    more, ask = ("more", "they ask") if places else ("one", "it asks")
+    by = "" if kind == "system" else f" by {LINKS[kind]}"
+    return f"{fit} {beside}: GPUs for {more} are free, but not joined{by} as {ask}"
 
 
 def _of_num_hosts(asked: HostCount, detail: Detail, group: str, beside: str) -> str:

@@ -11,7 +11,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from placewright.instances.documents.arrangement import AntiAffinity, Apart, HostCount, Slices
+from placewright.instances.documents.arrangement import (
+    AntiAffinity,
+    Apart,
+    GpuLinkRequest,
+    HostCount,
+    Slices,
+)
 from placewright.instances.documents.base import (
     API_VERSION,
     MAX_AMOUNT,
@@ -25,7 +31,7 @@ from placewright.instances.documents.base import (
     Name,
 )
 from placewright.instances.documents.caps import Cap
-from placewright.instances.documents.cluster import DomainEntry, HostEntry, HostName
+from placewright.instances.documents.cluster import DomainEntry, HostEntry, HostName, LinkMatrix
 from placewright.instances.documents.deadline import MAX_DUE, Due
 from placewright.instances.documents.geo import MAX_REGIONS
 from placewright.instances.documents.job import Job
@@ -39,6 +45,7 @@ Asked = Literal[
     "joint_required",
     "slices",
     "apart",
+    "gpu_links",
     "num_hosts",
     "anti_affinity",
     "gpu_models",
@@ -92,6 +99,13 @@ class AddEdit(Document):
                 "given without hosts; expected hosts that are to be in these sets", ("host_sets",)
             )
         return self
+
+
+class GpuLinksEdit(Document):
+    """Other links between the GPUs of hosts: a link matrix, by name or as it is."""
+
+    hosts: Hosts
+    to: Name | LinkMatrix
 
 
 class QuotaEdit(Document):
@@ -174,7 +188,8 @@ class JobEdit(Document):
     task groups, all of them or those chosen by `option` and `group`: `joint_required` is the level
     `required` of options, and `num_hosts` their `hosts` if no `group` is chosen, one number or
     both. `add_gpu_models` allows further models, and `drop_host_sets` names host sets in which its
-    hosts need not be. `without` names what the job no longer asks.
+    hosts need not be. Of `gpu_links` those fields change that are given; tasks that by `gpu` have
+    fewer than two GPUs ask for no links. `without` names what the job no longer asks.
     """
 
     priority: Annotated[int, Field(strict=True, ge=-(10**9), le=10**9)] | None = None
@@ -206,6 +221,7 @@ class JobEdit(Document):
     joint_required: Name | None = None
     slices: Slices | None = None
     apart: Apart | None = None
+    gpu_links: GpuLinkRequest | None = None
     num_hosts: HostCount | None = None
     without: Many[Asked] = ()
 
@@ -242,7 +258,7 @@ class Edit(Document):
     Hosts, by name or range: `drain` empties them and keeps arrivals off, `fail` makes them
     unhealthy, and who runs there is pending again, `restore` makes them healthy and no longer
     drained, `release` takes away the reservations on them. `add` adds hosts, and the domains that
-    they are in.
+    they are in. `gpu_links` joins the GPUs of hosts in another way.
 
     `quota`, by tenant, `cap`, by name, and `limits` change what is allowed, `pool`, by resource,
     what hosts share. `job`, by name, changes
@@ -260,6 +276,7 @@ class Edit(Document):
     restore: Hosts | None = None
     release: Hosts | None = None
     add: AddEdit | None = None
+    gpu_links: GpuLinksEdit | None = None
     quota: Annotated[dict[Name, QuotaEdit], Field(min_length=1)] | None = None
     cap: Annotated[dict[Name, CapEdit], Field(min_length=1)] | None = None
     pool: Annotated[dict[Name, PoolEdit], Field(min_length=1)] | None = None

@@ -17,6 +17,7 @@ _FUNCTIONS: Mapping[str, Callable[[Round, Any], Round]] = {
     "restore": verbs.restore,
     "release": verbs.release,
     "add": verbs.add,
+    "gpu_links": verbs.gpu_links,
     "quota": verbs.quota,
     "cap": verbs.cap,
     "pool": verbs.pool,

@@ -12,6 +12,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
+from placewright.topology.units import WHOLE_GPU
 
 _CLEARED = ("not_before", "expected_runtime_s", "anti_affinity", "regions")
 _OF_JOB = ("priority", "weight", "held", *_CLEARED)
@@ -28,6 +29,7 @@ _OF_GROUP = (
     "required",
     "slices",
     "apart",
+    "gpu_links",
 )
 
 
@@ -175,6 +177,11 @@ def _group(group: TaskGroup, edit: JobEdit) -> TaskGroup:
         update["num_hosts"] = None
     if edit.gpu is not None:
         update["mig"] = None  # it asks GPUs, no slice of one
+    if edit.gpu_links is not None and group.gpu_links is not None:
+        given = {name: getattr(edit.gpu_links, name) for name in edit.gpu_links.model_fields_set}
+        update["gpu_links"] = group.gpu_links.model_copy(update=given)
+    if edit.gpu is not None and edit.gpu < 2 * WHOLE_GPU and edit.gpu_links is None:
+        update["gpu_links"] = None
     if edit.resources:
         update["resources"] = {**group.resources, **edit.resources}
     if edit.add_gpu_models and group.gpu_models is not None:

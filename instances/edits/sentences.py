@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from placewright.instances.derived import ranges
-from placewright.instances.derived.phrases import count, of_hosts, plural, several, span
+from placewright.instances.derived.phrases import (
+    count,
+    linked,
+    of_hosts,
+    plural,
+    several,
+    span,
+)
+from placewright.instances.documents.arrangement import GpuLinkRequest
 from placewright.instances.documents.edits import (
     AddEdit,
     CapEdit,
     Edit,
+    GpuLinksEdit,
     JobEdit,
     LimitsEdit,
     PoolEdit,
@@ -62,6 +71,11 @@ def _add(edit: AddEdit) -> str:
         ranges.size(one.name) > 1 for one in edit.hosts
     )
     return f"{text[0].upper()}{text[1:]} {'are' if many else 'is'} added"
+
+
+def _gpu_links(edit: GpuLinksEdit) -> str:
+    name = edit.to if isinstance(edit.to, str) else edit.to.name
+    return f"GPUs of {several(edit.hosts)} are joined as in {name}"
 
 
 def _quota(edits: Mapping[str, QuotaEdit]) -> str:
@@ -197,6 +211,7 @@ _FIELDS: Mapping[str, Callable[[Any], str]] = {
     "joint_required": lambda level: f"needs one {level} for all its tasks",
     "slices": lambda one: f"needs one {one.required} for each {one.size} tasks",
     "apart": lambda one: f"has at most {one.most} tasks in one {one.level}",
+    "gpu_links": lambda asked: f"asks for {_links(asked) or 'links between GPUs'}",
     "num_hosts": lambda number: f"runs on {of_hosts(number)}",
 }
 _WITHOUT: Mapping[str, str] = {
@@ -204,6 +219,7 @@ _WITHOUT: Mapping[str, str] = {
     "joint_required": "common domain for all its tasks",
     "slices": "slices",
     "apart": "tasks apart",
+    "gpu_links": "links between GPUs",
     "num_hosts": "particular number of hosts",
     "anti_affinity": "distance from other jobs",
     "gpu_models": "particular GPU model",
@@ -223,6 +239,11 @@ def _host_sets(names: Sequence[str]) -> str:
     return f"host {'set' if len(names) == 1 else 'sets'} {several(names)}"
 
 
+def _links(asked: GpuLinkRequest) -> str:
+    fields = (name for name in type(asked).model_fields if name in asked.model_fields_set)
+    return " and ".join(linked(name, getattr(asked, name)) for name in fields)
+
+
 def _submit(jobs: Sequence[Job]) -> str:
     return _jobs("is submitted", "are submitted")([one.name for one in jobs])
 
@@ -237,6 +258,7 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
     "restore": _hosts("is back", "are back"),
     "release": _hosts("is no longer reserved", "are no longer reserved"),
     "add": _add,
+    "gpu_links": _gpu_links,
     "quota": _quota,
     "cap": _cap,
     "pool": _pool,

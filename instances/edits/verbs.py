@@ -16,6 +16,7 @@ from placewright.instances.documents.cluster import ClusterDocument, DomainEntry
 from placewright.instances.documents.edits import (
     AddEdit,
     CapEdit,
+    GpuLinksEdit,
     LimitsEdit,
     PoolEdit,
     QuotaEdit,
@@ -30,7 +31,7 @@ from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Reservation, Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import GANG, GEO
-from placewright.instances.presets.presets import with_health
+from placewright.instances.presets.presets import runs_of, with_health
 from placewright.topology.units import HOST_LEVEL
 
 # Edits of caps: limits set, raised, lowered or taken away.
@@ -282,6 +283,28 @@ def add(round_: Round, edit: AddEdit) -> Round:
     update["pools"] = pools
     round_ = _with_cluster(round_, cluster.model_copy(update=update))
     return round_ if sets == round_.host_sets else round_.model_copy(update={"host_sets": sets})
+
+
+def gpu_links(round_: Round, edit: GpuLinksEdit) -> Round:
+    """Join the GPUs of hosts as another link matrix says."""
+    cluster, to = round_.cluster, edit.to
+    try:
+        chosen = expanded(round_, edit.hosts)
+    except InvalidInputError as error:
+        raise error.under("hosts") from None
+    if not isinstance(to, str):
+        if to.name in {matrix.name for matrix in cluster.gpu_links}:
+            raise InvalidInputError(
+                "link matrix exists already; expected a new name", ("to", "name"), to.name
+            )
+        cluster = cluster.model_copy(update={"gpu_links": (*cluster.gpu_links, to)})
+        to = to.name
+    hosts = tuple(
+        part.model_copy(update={"gpu_links": to}) if joined else part
+        for entry in cluster.hosts
+        for part, joined in runs_of(entry, chosen.__contains__)
+    )
+    return _with_cluster(round_, cluster.model_copy(update={"hosts": hosts}))
 
 
 def expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
