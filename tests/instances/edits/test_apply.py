@@ -325,6 +325,7 @@ EVERY = (
     ({"restore": ["a0", "b0"]}, "Hosts a0 and b0 are back."),
     ({"release": ["a2"]}, "Host a2 is no longer reserved."),
     ({"add": {"like": "a", "count": 2}}, "2 copies of a are added."),
+    ({"gpu_links": {"hosts": ["a0"], "to": "m"}}, "GPUs of a0 are joined as in m."),
     ({"quota": {"t": {"more": {"gpu": 16}}}}, "Tenant t may hold 16 GPUs more."),
     (
         {"cap": {"c": {"to": {"jobs": 4}, "more": {"gpus_by_model": {"H100": 4}}}}},
