@@ -110,6 +110,7 @@ SAME = (
     (GANG, {"set": [f"{LONG}.hosts=a0"]}, changed(hosts=["a0"])),
     (GANG, {"set": [f"{LONG}.host_sets=some, all"]}, changed(host_sets=["some", "all"])),
     (GANG, {"set": [f"{LONG}.host_sets=-all"]}, changed(drop_host_sets=["all"])),
+    (GANG, {"set": [f"{LONG}.gpu_links=pcie"]}, changed(gpu_links={"required": "pcie"})),
     (GANG, {"set": [f"{LONG}.num_hosts=1-2"]}, changed(num_hosts={"min": 1, "max": 2})),
     (GANG, {"set": [f"{LONG}.num_hosts=2"]}, changed(num_hosts={"min": 2, "max": 2})),
     (
