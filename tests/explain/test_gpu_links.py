@@ -154,15 +154,15 @@ def test_places_say_that_hosts_have_the_gpus_without_the_links() -> None:
         (
             {"tasks": 1, "places": 0, "gpu_links": "nvlink"},
             (
-                "no task fits beside running jobs: GPUs for one are free, but not joined by NVLink as "
-                "it asks"
+                "no task fits beside running jobs: GPUs for one are free, but not joined by "
+                "NVLink as it asks"
             ),
         ),
         (
             {"tasks": 4, "places": 2, "gpu_links": "system", "group": 1},
             (
-                "at most 2 of 4 tasks of group 1 fit beside running jobs: GPUs for more are free, but "
-                "not joined as they ask"
+                "at most 2 of 4 tasks of group 1 fit beside running jobs: GPUs for more are free, "
+                "but not joined as they ask"
             ),
         ),
     ],
