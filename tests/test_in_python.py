@@ -100,6 +100,7 @@ def test_a_job_is_one_class_with_two_ways_to_make_it():
     made = Job("a", gpus=8)
     assert made == Job(name="a", options=values["options"]) == Job.model_validate(values)
     assert made == pickle.loads(pickle.dumps(made)) == copy.deepcopy(made)
+    assert repr(made) == "Job(name='a', options=(Option(groups=(TaskGroup(gpu=8000),)),))"
     assert JobFields.__annotations__.keys() | {"name", "options"} == Job.model_fields.keys()
     arguments = {"cluster", "jobs", "policy", "tenants", "now", "apiVersion", "kind"}
     assert RoundFields.__annotations__.keys() | arguments == Round.model_fields.keys()
@@ -162,7 +163,7 @@ def test_an_argument_of_a_round_is_refused_by_its_name(arguments, words):
 
 
 def test_names_of_a_round_are_refused_as_the_loader_refuses_them():
-    lost = Round.of(CLUSTER, jobs=[Job("a", gpus=8, within="rck", tenant="nobody")])
+    lost = Round.of(CLUSTER, [Job("a", gpus=8, within="rck", tenant="nobody")])
     with pytest.raises(InvalidInputError) as made:
         solve_round(lost)
     with pytest.raises(InvalidInputError) as read:

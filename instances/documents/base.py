@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Final, Self, TypeVar
 
@@ -47,6 +48,13 @@ class Document(BaseModel):
         assign(made, "__pydantic_extra__", None)
         assign(made, "__pydantic_private__", None)
         return made
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield what `repr` shows: the fields that are not the default."""
+        for name, value in super().__repr_args__():
+            field = type(self).model_fields.get(name or "")
+            if field is None or value != field.get_default(call_default_factory=True):
+                yield name, value
 
 
 @cache

@@ -118,8 +118,8 @@ class Round(Document):
     def of(
         cls,
         cluster: ClusterDocument | Cluster | nx.Graph[Any] | Values,
-        *,
         jobs: Iterable[Job | Values] = (),
+        *,
         running: Plan | None = None,
         policy: Policy | Values | None = None,
         tenants: Iterable[Tenant | Values] = (),
