@@ -31,6 +31,7 @@ from placewright.cli.views.gang.tables import (
 from placewright.cli.views.policies import VIEWS
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.doubts import told_lines
+from placewright.instances.derived.joined_tasks import links_of_jobs
 from placewright.instances.derived.phrases import count
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.edits import Edits
@@ -98,7 +99,8 @@ def _print_all(
         _print_waiting(console, round_, waiting, milli, selection)
         placed = [d for d in plan.decisions if d.decision in PLACED]
         if placed:
-            print_jobs(console, jobs, placed, milli, selection.rows)
+            links = links_of_jobs(round_, plan)
+            print_jobs(console, jobs, placed, milli, selection.rows, links)
 
 
 def _print_usage(console: Console, round_: Round, plan: Plan, selection: Selection) -> None:

@@ -214,3 +214,17 @@ def test_where_only_data_is_decided_no_job_is_said_to_wait(run, tmp_path):
     assert "wait" not in result.out
     assert "not_asked" not in result.out
     assert "wait" not in run("show", plan, "--round", round_).out
+
+
+def test_tables_say_what_jobs_ask_of_links_and_have(run):
+    pairs = LIBRARY / "gpu-pairs.yaml"
+    shown = run("show", pairs).out
+    assert "2, joined by NVLink" in shown
+    solved = run("solve", pairs).out
+    (row,) = (line for line in solved.splitlines() if line.lstrip().startswith("double-0 "))
+    assert row.rstrip().endswith("448,000 Mbit/s")
+    (row,) = (line for line in solved.splitlines() if line.lstrip().startswith("single-0 "))
+    assert row.rstrip().endswith("-")
+    told = run("solve", pairs, "--job", "double-1").out
+    assert "ring of GPUs" in told
+    assert "ring of GPUs" not in run("solve", LIBRARY / "quickstart.yaml").out

@@ -12,11 +12,12 @@ from rich.table import Table
 
 from placewright.cli.format.console import MAX_ROWS, print_rest, print_table, table
 from placewright.instances.derived.doubts import doubts_of, why_waits
-from placewright.instances.derived.phrases import count, of_hosts, several
+from placewright.instances.derived.joined_tasks import joined_tasks
+from placewright.instances.derived.phrases import count, joined_by, of_hosts, several
 from placewright.instances.derived.reason_text import MEANINGS
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.plan import DecisionKind, Reason
+from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.documents.round import Round
 from placewright.report.facts.jobs import MOVES, OUTCOMES, Move
@@ -47,7 +48,7 @@ from placewright.report.text import (
 from placewright.topology.units import WHOLE_GPU
 
 if TYPE_CHECKING:
-    from placewright.instances.documents.plan import Certificate, Decision, Plan, TermResult
+    from placewright.instances.documents.plan import Certificate, Decision, TermResult
 
 
 MAX_WAITING = 100
@@ -138,7 +139,7 @@ def print_selected(
     for name in dict.fromkeys(names):
         print_table(console, _job_table(round_, jobs[name], decisions[name], milli[name]))
         if decisions[name].tasks:
-            print_table(console, _task_table(jobs[name], decisions[name]))
+            print_table(console, _task_table(round_, jobs[name], decisions[name]))
 
 
 def _why(round_: Round, job: Job, decision: Decision) -> str | None:
@@ -171,13 +172,20 @@ def _job_table(round_: Round, job: Job, decision: Decision, milli: int) -> Table
     return made
 
 
-def _task_table(job: Job, decision: Decision) -> Table:
+def _task_table(round_: Round, job: Job, decision: Decision) -> Table:
     """Show where each task is; a migrated one's place before stands beside it."""
+    alone = Plan(decisions=(decision,))
+    rings = {
+        (one.task.group, one.task.index): megabits(one.mbps)
+        for one in joined_tasks(round_, alone)
+        if one.group.gpu_links is not None
+    }
     before = {}
     if decision.decision is DecisionKind.MIGRATE and job.running is not None:
         before = {(task.group, task.index): task for task in job.running.tasks}
     moved = ("from",) if before else ()
-    made = table("Tasks", "group", "task", "host", "GPUs", *moved, right=("task",))
+    joined = ("ring of GPUs",) if rings else ()
+    made = table("Tasks", "group", "task", "host", "GPUs", *joined, *moved, right=("task", *joined))
     groups = job.options[decision.option or 0].groups
     for task in decision.tasks:
         old = before.get((task.group, task.index))
@@ -187,6 +195,7 @@ def _task_table(job: Job, decision: Decision) -> Table:
             number(task.index),
             task.host,
             f"{spans(task.gpus)}{slot}" or NONE,
+            *((rings.get((task.group, task.index), NONE),) if rings else ()),
             *((NONE if old is None else f"{old.host}:{spans(old.gpus)}",) if moved else ()),
         )
     return made
@@ -283,6 +292,8 @@ def _group(group: TaskGroup, pooled: Collection[str]) -> str:
         level += f", at most {group.apart.most} per {group.apart.level}"
     if group.num_hosts:
         level += f", on {of_hosts(group.num_hosts)}"
+    if group.gpu_links:
+        level += f", {joined_by(group.gpu_links)}"
     size = group.mig or gpus(group.gpu)
     takes = [memory_in_gi(group.gpu_memory)] if group.gpu_memory else []
     takes += [amount_text(n, amount) for n, amount in group.resources.items() if n in pooled]
@@ -558,12 +569,23 @@ def print_jobs(
     placed: Sequence[Decision],
     milli: Mapping[str, int],
     limit: int | None,
+    links: Mapping[str, int],
 ) -> None:
-    """Print the largest started and kept jobs, and how many more there are."""
+    """Print the largest started and kept jobs, and how many more there are.
+
+    `links` is how well the GPUs of jobs are joined that ask for it, in Mbit/s.
+    """
     order = {kind: number for number, kind in enumerate(OUTCOMES)}
     largest = sorted(placed, key=lambda d: (order[d.decision], -milli[d.job]))
     made = table(
-        "Started and kept jobs", "job", "decision", "GPUs", "option", "where", right=("GPUs",)
+        "Started and kept jobs",
+        "job",
+        "decision",
+        "GPUs",
+        "option",
+        "where",
+        *(("ring of GPUs",) if links else ()),
+        right=("GPUs", "ring of GPUs"),
     )
     for decision in largest[:limit]:
         job = jobs[decision.job]
@@ -573,6 +595,7 @@ def print_jobs(
             gpus(milli[job.name]),
             NONE if decision.option is None else job.options[decision.option].name,
             place(decision.tasks) if decision.tasks else NONE,
+            *((megabits(links[job.name]) if job.name in links else NONE,) if links else ()),
         )
     print_table(console, made)
     print_rest(console, len(largest), "more job", limit)
