@@ -49,7 +49,7 @@ def show(
         typer.Option("-o", "--output", metavar="FILE", help="Draw a map as .png or .svg instead."),
     ] = None,
     graph: Annotated[
-        bool, typer.Option("--graph", help="Write the graph of the cluster as .json or .graphml.")
+        bool, typer.Option("--graph", help="Write the graph as .json or .graphml, or draw it.")
     ] = False,
     detail: Annotated[
         GraphDetail, typer.Option(help="Whether the graph has hosts alone, or GPUs and links, too.")
@@ -62,15 +62,26 @@ def show(
     map is a timeline of each group of jobs that take turns, or a chart of the leases in which jobs
     do what was promised of them, or the load of regions and links, before and after. With --graph
     the cluster is written as a graph, which convert graph and NetworkX read, and a plan as the job
-    of each GPU in it.
+    of each GPU in it; as a picture it shows the links between the GPUs of up to 256 hosts.
 
     Example: placewright show round.yaml --plan plan.json -o plan.png
     """
     check_one_stdin(file, plan_file, round_file)
     if graph:
         output = picture or STANDARD
-        _check_graph_output(output, file, detail, plan_file or round_file)
-        _write_graph(*_read(file, plan_file, round_file, lenient), output, detail)
+        drawn = output.lower().endswith((".png", ".svg"))
+        if drawn:
+            from placewright.cli.views.picture import check_picture
+
+            check_picture(output)
+            check_output(output, file)
+        else:
+            _check_graph_output(output, file, detail, plan_file or round_file)
+        read = _read(file, plan_file, round_file, lenient)
+        if drawn:
+            _draw_graph(*read, output)
+        else:
+            _write_graph(*read, output, detail)
         return
     if picture is not None:
         from placewright.cli.views.picture import check_picture
@@ -151,6 +162,22 @@ def _check_graph_output(output: str, file: str, detail: GraphDetail, with_plan: 
     if with_plan is not None and detail is GraphDetail.HOST:
         raise typer.BadParameter("a plan is of GPUs; expected --detail gpu", param_hint="--detail")
     check_output(output, file)
+
+
+def _draw_graph(document: Round | ClusterDocument, plan: Plan | None, output: str) -> None:
+    """Draw the hosts of a cluster with the links of their GPUs, and who holds these."""
+    from placewright.cli.views.gang.facts import occupancy_of
+    from placewright.cli.views.gang.graph_picture import draw_links
+    from placewright.cli.views.picture import save_figure
+    from placewright.instances.documents.round import Round
+
+    round_ = document if isinstance(document, Round) else Round(cluster=document)
+    try:
+        figure = draw_links(occupancy_of(round_, plan))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--graph") from None
+    save_figure(figure, output, f"Links of {round_.cluster.name}")
+    note_written(output)
 
 
 def _write_graph(

@@ -274,7 +274,7 @@ def draw_map(occupancy: Occupancy) -> Figure:
         if occupancy.before is not None:
             axes.text(x, y - 0.06, word, size=9, va="bottom", weight="bold", clip_on=False)
         _Map(axes, layout, x, y).draw(occupancy, bars_of(occupancy, parts, layout))
-    _add_legend(axes, entries, width + LEGEND_GAP, int(lines))
+    add_legend(axes, entries, width + LEGEND_GAP, int(lines))
     return figure
 
 
@@ -369,7 +369,7 @@ class _Map:
                     mark.y + _inset(mark.down),
                     style.mark,
                     size,
-                    _ink(style),
+                    ink_on(style),
                     ha="center",
                     va="center",
                     behind=style.colour if style.hatch else None,
@@ -427,7 +427,7 @@ def _patch(colour: str | None) -> dict[str, Any] | None:
     return None if colour is None else {"facecolor": colour, "linewidth": 0, "pad": 0.6}
 
 
-def _ink(style: Style) -> str:
+def ink_on(style: Style) -> str:
     """Return the colour of a letter that is read on this one."""
     from matplotlib.colors import to_rgb
 
@@ -446,7 +446,7 @@ def columns_of(entries: list[Entry], lines: int) -> list[list[Entry]]:
     return columns
 
 
-def _add_legend(axes: Axes, entries: list[Entry], left: float, lines: int) -> None:
+def add_legend(axes: Axes, entries: list[Entry], left: float, lines: int) -> None:
     """Write the legend in columns of so many lines, to the right of what the figure shows."""
     from matplotlib.patches import Rectangle
 
@@ -476,7 +476,7 @@ def _add_legend(axes: Axes, entries: list[Entry], left: float, lines: int) -> No
                     middle,
                     style.mark,
                     size=7,
-                    color=_ink(style),
+                    color=ink_on(style),
                     ha="center",
                     va="center",
                     clip_on=False,
