@@ -39,6 +39,21 @@ _RATES: tuple[tuple[str, int, int], ...] = (
 )
 
 
+# Models that come on one board alone, on which any two GPUs are joined alike: the words of a name,
+# as labels of nodes have it, the GPUs of the board, and the host model with these links.
+_BOARDS: tuple[tuple[str, int, str], ...] = (
+    ("a100+sxm4 a100+80gb tesla+a100", 8, "hgx-a100-8"),
+    ("h100+hbm3 h100+80gb", 8, "hgx-h100-8"),
+    ("h200", 8, "hgx-h200-8"),
+    ("b200", 8, "hgx-b200-8"),
+    ("gb200", 4, "gb200-nvl72-tray"),
+    ("gb300", 4, "gb300-nvl72-tray"),
+    ("mi300x", 8, "mi300x-8"),
+    ("mi325x", 8, "mi325x-8"),
+)
+_NO_BOARD = {"pcie", "nvl", "mig"}
+
+
 @dataclass(frozen=True, slots=True)
 class LinkRates:
     """Rates of the links of one GPU model.
@@ -80,9 +95,26 @@ class LinkRates:
 
 def link_rates(gpu_model: str | None, kind: LinkKind = "nvlink") -> LinkRates:
     """Return the rates of a GPU model; of one that is not known, low ones of that kind of link."""
-    words = set(re.findall(r"[a-z0-9]+", (gpu_model or "").lower()))
     for models, lane, generation in _RATES:
-        for model in models.split():
-            if words.issuperset(model.split("+")):
-                return LinkRates(model.replace("+", " "), lane, pcie_mbps(generation))
+        model = _named(gpu_model, models)
+        if model is not None:
+            return LinkRates(model.replace("+", " "), lane, pcie_mbps(generation))
     return LinkRates(_UNKNOWN, 400_000 if kind == "xgmi" else 200_000, pcie_mbps(3))
+
+
+def board_of(gpu_model: str, gpus: int) -> str | None:
+    """Return the host model of the only board that has so many GPUs of a model; None: unknown."""
+    if _NO_BOARD & _words(gpu_model):
+        return None
+    found = (b for models, n, b in _BOARDS if n == gpus and _named(gpu_model, models) is not None)
+    return next(found, None)
+
+
+def _named(gpu_model: str | None, models: str) -> str | None:
+    """Return the first of some models whose words are all in a name."""
+    words = _words(gpu_model or "")
+    return next((one for one in models.split() if words.issuperset(one.split("+"))), None)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name.lower()))

@@ -52,6 +52,7 @@ from placewright.instances.converters.kubernetes.sources import (
     sources_of,
 )
 from placewright.instances.converters.support.live import LeftOutError, LiveConversion, summary_of
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.policy import Policy, Tenant
@@ -224,6 +225,11 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         book.cannot_say("a capability of pods or disk of a queue", name)
     tenants = _tenants(dump, caps, above, with_caps)
     made = hosts(dump.nodes, levels, maker.held, jobs.background, maker.extended)
+    boards = Counter(host.gpu_links for host in made if host.gpu_links is not None)
+    for model, number in sorted(boards.items()):
+        book.notes.append(
+            f"links between GPUs of {count(number, 'node')}: as {model}, the one board of so many"
+        )
     cordoned = {n for n, node in dump.nodes.items() if node.spec.unschedulable and not cordons}
     return Round(
         name="kubernetes",

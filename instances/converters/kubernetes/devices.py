@@ -6,6 +6,7 @@ claimed stays in the pods, and is told.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ _DEEPER = (
 
 _PLAIN = {"name", "exactly", "deviceClassName", "count", "allocationMode"}
 _COUNT = "nvidia.com/gpu.count"
+_WIRED = re.compile(r"(?:^|/)(?:pcieRoot|numa(?:Node)?$|nvlink|xgmi)", re.IGNORECASE)
 _SOME = re.compile(r"[1-9][0-9]{0,5}")
 _DRIVER = re.compile(r"""device\.driver\s*==\s*['"]([\w.-]+)['"]""")
 _CLASS = re.compile(
@@ -78,6 +80,8 @@ def with_devices(sources: Sources, book: Bookkeeping) -> Sources:
         for kind, ledger in DEVICE_LEDGERS.items()
     }
     sources = {**sources, **right}
+    for host in _wired([one.raw for one in sources.get(SLICE, ())]):
+        book.cannot_say("PCIe roots, NUMA nodes and NVLink of GPUs, which slices tell apart", host)
     reading = _Reading(sources)
     return {
         **sources,
@@ -339,6 +343,21 @@ def _gpus(slices: Sequence[Any]) -> Iterator[tuple[_Device, tuple[str, str | Non
                 model = re.sub(r"[^\w.-]+", "-", says.get("productName", ""))[:63]
                 tainted = bool(_many(basic, "taints"))
                 yield _Device(driver, name, _text(one, "name")), (host, None if tainted else model)
+
+
+def _wired(slices: Sequence[Any]) -> list[str]:
+    """Return the nodes whose slices say that not all GPUs are joined alike.
+
+    Which GPUs a pod has is not read, so that their links cannot be obeyed.
+    """
+    said: defaultdict[str, set[str]] = defaultdict(set)
+    for raw in slices:
+        if _text(raw, "spec", "driver").startswith(_GPU):
+            for one in _many(raw, "spec", "devices"):
+                told = _dict(_at(one, "basic") or one, "attributes")
+                wires = {str(k): v for k, v in told.items() if _WIRED.search(str(k))}
+                said[_text(raw, "spec", "nodeName")].add(json.dumps(wires, sort_keys=True))
+    return sorted(host for host, different in said.items() if host and len(different) > 1)
 
 
 def _class(raw: Any) -> _Class:

@@ -18,11 +18,16 @@ from placewright.instances.converters.kubernetes.records import MAX_NAME, Node
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST, DomainEntry, HostEntry
 from placewright.instances.errors import InvalidInputError
+from placewright.topology import CATALOGUE
+from placewright.topology.link_rates import board_of
 from placewright.topology.units import HOST_LEVEL
 
 _MACHINE = "node.kubernetes.io/instance-type"
 DEVICES, DEVICE_MODEL = "dra/", "placewright.dev/device-model"
 _NVIDIA = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+
+CLIQUE = "nvidia.com/gpu.clique"
+"""The label of GPU feature discovery for the NVLink domain of a rack, and its part."""
 
 MODEL_LABELS: Mapping[str, tuple[str, ...]] = {
     "nvidia.com/gpu": _NVIDIA,
@@ -396,6 +401,21 @@ def gpu_model(node: Node) -> str | None:
     return model_of(name, node.metadata.labels)[0] if name else None
 
 
+def board(node: Node) -> str | None:
+    """Return the host model whose links between GPUs a node has: no other board has its GPUs.
+
+    Shared GPUs and parts of them are none of a board; trays of NVLink racks say of which domain
+    they are (`nvidia.com/gpu.clique`).
+    """
+    name, model, labels = accelerator_of(node), gpu_model(node), node.metadata.labels
+    is_whole = name in ("nvidia.com/gpu", "amd.com/gpu") or name.startswith(DEVICES)
+    if not is_whole or model is None or f"{model}{SHARED}" in labels.values():
+        return None
+    found = board_of(model, has(node).gpus)
+    is_tray = found is not None and CATALOGUE[found].nvlink_hosts > 1
+    return None if is_tray and not labels.get(CLIQUE) else found
+
+
 def idle_resources(
     nodes: Mapping[str, Node],
     held: Mapping[str, Amounts],
@@ -477,6 +497,7 @@ def hosts(
                 parent=levels.leaf_of.get(name),
                 gpus=there.gpus,
                 gpu_model=gpu_model(node),
+                gpu_links=board(node),
                 cpu=f"{max(there.cpu - other.cpu, mine.cpu)}m",
                 memory=f"{max(there.memory - other.memory, mine.memory)}Mi",
                 resources={
