@@ -71,15 +71,21 @@ class GpuLinks:
         """Return the links between the first GPUs alone, as a host has them that has no more."""
         if gpus == self.gpus:
             return self
-        return GpuLinks(
-            self.name,
-            tuple(row[:gpus] for row in self.kind[:gpus]),
-            tuple(row[:gpus] for row in self.mbps[:gpus]),
-            tuple(row[:gpus] for row in self.nic_kind),
-            tuple(row[:gpus] for row in self.nic_mbps),
-            self.numa[:gpus],
-            self.source,
-        )
+        if gpus not in self._parts:
+            self._parts[gpus] = GpuLinks(
+                self.name,
+                tuple(row[:gpus] for row in self.kind[:gpus]),
+                tuple(row[:gpus] for row in self.mbps[:gpus]),
+                tuple(row[:gpus] for row in self.nic_kind),
+                tuple(row[:gpus] for row in self.nic_mbps),
+                self.numa[:gpus],
+                self.source,
+            )
+        return self._parts[gpus]
+
+    @cached_property
+    def _parts(self) -> dict[int, GpuLinks]:
+        return {}
 
 
 _WORDS: Mapping[LinkKind, str] = {

@@ -73,7 +73,7 @@ from placewright.topology.catalogue import (
     host_hardware,
     model_links,
 )
-from placewright.topology.gpu_links import LINK_KINDS, GpuLinks
+from placewright.topology.gpu_links import LINK_KINDS, MOST_GPUS, GpuLinks
 from placewright.topology.units import HOST_LEVEL
 
 if TYPE_CHECKING:
@@ -219,7 +219,8 @@ def draw_graph(cluster: GraphCluster, detail: Detail) -> nx.Graph[Node]:
     Nodes are ``(level, name)`` for domains and hosts; ``("switch", level, name)`` for the port of a
     domain, ``("core",)`` for the switch that joins outermost domains without a WAN; with detail
     "gpu" also ``("gpu", host, i)``, ``("nic", host, i)``, ``("numa", host, i)``, ``("rail",
-    domain, i)``, ``("nvswitch", owner, i)`` and ``("pcie", host, i)``, one for each NUMA node. An
+    domain, i)``, ``("nvswitch", owner, i)``, ``("pcie", host, i)``, one for each NUMA node, and
+    ``("switch", "host", host)`` for the link between many GPUs that are all joined alike. An
     NVSwitch's owner is the host, or the rack where the hosts of a rack share one NVLink domain.
 
     Raises ValueError if `detail` is unknown, or more hosts lie in one NVLink domain than their
@@ -336,6 +337,13 @@ class _Drawing:
         elif model is not None and model.intra != "nvlink-mesh":
             owner = (HOST_LEVEL, host.name) if model.nvlink_hosts == 1 else self._leaf(host)
             members[model.name, owner].append(host)
+        elif host.gpus > MOST_GPUS:  # which all have the same link
+            hub = ("switch", HOST_LEVEL, host.name)
+            self.graph.add_node(hub, kind="switch")
+            self._contain((HOST_LEVEL, host.name), hub)
+            for g in range(host.gpus if links.kind[0][1] else 0):
+                link = Link(links.mbps[0][1], 0.0)
+                self._join(LINK_KINDS[links.kind[0][1] - 1], link, ("gpu", host.name, g), hub)
         else:
             for i, row in enumerate(links.kind):
                 for j, kind in enumerate(row[:i]):

@@ -138,27 +138,37 @@ def listed_links(
 
 
 def listed_matrices(listed: Sequence[Any]) -> dict[str, GpuLinks]:
-    """Return the link matrices that host models have and that the graph lists, by name."""
+    """Return the link matrices that host models have and that a graph lists, by name."""
     found: dict[str, GpuLinks] = {}
     for number, values in enumerate(listed):
-        at = f"gpu_links[{number}]"
         try:
             links = links_of_words(values)
-            words = {word for row in values["gpus"] for word in row.split()}
-            hash(links.name)
+            wrong = _wrong_in(links, values)
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise graph_error(
-                [], f"{at} is {show(values)}; expected a link matrix as in a Cluster document"
-            ) from None
-        square = all(len(row) == links.gpus for row in (*links.kind, *links.nic_kind))
-        if not square or (*zip(*links.kind, strict=True),) != links.kind:
-            raise graph_error([], f"{at}: rows of other lengths; expected the same both ways")
-        unknown = words - values["classes"].keys() - {"X", "-"}
-        if unknown or links.name in found:
-            raise graph_error(
-                [],
-                f"{at}: {f'unknown word {show(min(unknown))}' if unknown else 'name twice'}; "
-                f"expected words of its classes, and each name once",
-            )
+            wrong = f"is {show(values)}"
+        if wrong is None and links.name in found:
+            wrong = f"has the name {show(links.name)} of another"
+        if wrong is not None:
+            expected = "expected a link matrix as in a Cluster document, with a name of its own"
+            raise graph_error([], f"gpu_links[{number}] {wrong}; {expected}")
         found[links.name] = links
     return {**LINK_MATRICES, **found}
+
+
+def _wrong_in(links: GpuLinks, values: Mapping[str, Any]) -> str | None:
+    """Say what is wrong with a matrix that was read from these values."""
+    rows = [row.split() for row in (*values["gpus"], *values.get("nics", ()))]
+    classes = values["classes"]
+    unknown = {word for row in rows for word in row} - classes.keys() - {"X", "-"}
+    if unknown:
+        return f"has {show(min(unknown))}, which is none of its classes"
+    numbers = [*links.numa, *(one["bandwidth_mbps"] for one in classes.values())]
+    odd = [number for number in numbers if _of_type(number, int) is None]
+    if odd or not isinstance(links.name, str):
+        return f"has {show(odd[0] if odd else links.name)} for a {'number' if odd else 'name'}"
+    square = all(len(row) == links.gpus for row in rows)
+    if not square or len(links.numa) not in (0, links.gpus):
+        return f"is not of {links.gpus} GPUs in each row"
+    if (*zip(*links.kind, strict=True),) != links.kind:
+        return "has other links one way than back"
+    return None

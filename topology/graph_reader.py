@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from placewright.topology.catalogue import CATALOGUE, Link
 from placewright.topology.gpu_links import (
     LINK_KINDS,
-    MOST_GPUS,
-    GpuLinks,
     words_of_links,
 )
 from placewright.topology.graph import (
@@ -30,18 +28,15 @@ from placewright.topology.graph_attributes import (
     Attributes,
     graph_error,
     listed_links,
-    listed_matrices,
     show,
 )
+from placewright.topology.graph_links import HostLinks, Wiring
 from placewright.topology.units import HOST_LEVEL
-from placewright.topology.wired_links import Wire, difference, says_the_same, wired_links
 
 if TYPE_CHECKING:
     import networkx as nx
 
-MAX_WORK = 20_000_000
-"""Steps that the link matrices of all hosts may take; equal hosts count once."""
-
+MAX_LEVELS = 16
 MOST_GPUS_OF_A_HOST = 2**20 - 1
 """As many as arrays hold; documents have a limit of their own."""
 
@@ -106,9 +101,6 @@ class _Reader:
         self.container: dict[Node, Node] = {}
         self.inside: defaultdict[Node, list[Node]] = defaultdict(list)
         self.links_inside: defaultdict[Node, list[tuple[Node, Node, _Wire]]] = defaultdict(list)
-        self.made: dict[GpuLinks, str] = {}
-        self.joined: dict[tuple[int, int, tuple[int, ...], tuple[Wire, ...]], GpuLinks] = {}
-        self.work = 0
         self.dropped: Counter[str] = Counter()
 
     def read(self) -> GraphCluster:
@@ -123,16 +115,14 @@ class _Reader:
         self.depth = {level: d for d, level in enumerate((*self.levels, HOST_LEVEL))}
         self._read_containment()
         self.names = self._names()
-        self.matrices = listed_matrices(self.further.get("gpu_links", ()))
+        self.links = HostLinks(self.further.get("gpu_links", ()))
         self._sort_wires()
         hosts = [self._host(node) for node in self._in_order(HOST_LEVEL)]
         (links, own), wan = self._uplinks(hosts), self._wan()
         parts = ("name", "levels", "links")
         further = {name: value for name, value in self.further.items() if name not in parts}
-        further["gpu_links"] = [
-            *self.further.get("gpu_links", ()),
-            *(words_of_links(replace(links, name=name)) for links, name in self.made.items()),
-        ]
+        made = map(words_of_links, self.links.made.values())
+        further["gpu_links"] = [*self.further.get("gpu_links", ()), *made]
         return GraphCluster(
             name=self.further.get("name", "cluster"),
             levels=self.levels,
@@ -217,33 +207,25 @@ class _Reader:
         for node, said in self.said.items():
             if "level" in said:
                 used.setdefault(said["level"], node)
-        if given is None:
-            levels = self._levels_of_hosts()
-            lost = [level for level in used if level not in levels]
-            if lost:
-                raise graph_error(
-                    [used[lost[0]]],
-                    f"kind is {show(lost[0])}, and no host lies in such "
-                    f"a node; expected host, {', '.join(_INSIDE)}, or a level that contains hosts",
-                )
-            return levels
-        odd = [level for level in given if not isinstance(level, str) or level == HOST_LEVEL]
-        if odd or len(set(given)) < len(given):
+        levels = self._levels_of_hosts() if given is None else given
+        odd = [level for level in levels if not isinstance(level, str) or level == HOST_LEVEL]
+        if odd or len(levels) > MAX_LEVELS or len(set(levels)) < len(levels):
             raise graph_error(
                 [],
-                f"levels is {show(given)}; expected the names of the levels above the host, "
-                f"each once",
+                f"levels is {show(levels)}; expected the names of at most {MAX_LEVELS} levels "
+                f"above the host, each once",
             )
         for level, node in used.items():
-            if level not in given:
+            if level not in levels:
+                lost = "no host lies in such a node" if given is None else "not a level listed"
                 raise graph_error(
                     [node],
-                    f"kind is {show(level)}, not among the levels of the graph; "
-                    f"expected one of {', '.join(given)}, or host, {', '.join(_INSIDE)}",
+                    f"kind is {show(level)}, and {lost}; expected host, {', '.join(_INSIDE)}, or "
+                    f"a level{'' if given is None else f' of {levels}'} that contains hosts",
                 )
-        return tuple(given)
+        return tuple(levels)
 
-    def _levels_of_hosts(self) -> tuple[str, ...]:
+    def _levels_of_hosts(self) -> list[str]:
         around: defaultdict[str, dict[str, tuple[Node, Node]]] = defaultdict(dict)
         for a, b in self.contains:
             for x, y in ((a, b), (b, a)):
@@ -251,10 +233,10 @@ class _Reader:
                     level = self.said[x].get("level", HOST_LEVEL)
                     around[level].setdefault(self.said[y]["level"], (x, y))
         levels = [HOST_LEVEL]
-        while True:
+        while len(levels) < MAX_LEVELS + 2:
             above = {k: edge for k, edge in around[levels[-1]].items() if k not in levels[-2:-1]}
             if not above:
-                return tuple(reversed(levels[1:]))
+                break
             (level, edge), *others = above.items()
             if others:
                 other, (x, y) = others[0]
@@ -270,6 +252,7 @@ class _Reader:
                     f"inside itself; expected each level once",
                 )
             levels.append(level)
+        return levels[:0:-1]
 
     def _rank(self, node: Node) -> int:
         kind = self.kind[node]
@@ -541,7 +524,13 @@ class _Reader:
         if has.gpus > most:
             what = "of any host" if model is None else f"of its model {model!r}"
             raise graph_error([node], f"has {has.gpus} GPUs; expected at most the {most} {what}")
-        links = self._links(node, said, gpu_nodes, has.gpus)
+        named = said.get("gpu_links")
+        wiring = self._wiring(node, gpu_nodes)
+        links = self.links.of(node, named, model, has.gpus, wiring)
+        if links is not None and links.name not in (named, model):
+            said["gpu_links"] = links.name
+            timed = sum(bool(wire.latency) for *_, wire in self.links_inside[node])
+            self.dropped["left out: latency_us of links in hosts"] += timed
         return GraphHost(
             name=self.names[node],
             parent=self._parent(node),
@@ -581,48 +570,12 @@ class _Reader:
             if values and values[0] != (has.gpu_model if theirs == "model" else has.gpu_memory):
                 said[ours] = values[0]
 
-    def _links(
-        self, node: Node, said: dict[str, Any], gpu_nodes: Sequence[Node], gpus: int
-    ) -> GpuLinks | None:
-        """Return the links between a host's GPUs; name a matrix of its edges in its attributes."""
-        named, model = said.get("gpu_links"), said.get("model")
-        whole = self.matrices.get(named or model or "")
-        if named is not None and (whole is None or whole.gpus < gpus):
-            what = (
-                "is unknown" if whole is None else f"is of {whole.gpus} GPUs, the host has {gpus}"
-            )
-            raise graph_error(
-                [node],
-                f"link matrix {show(named)} {what}; expected one of the graph's "
-                f"gpu_links, or of a host model, of as many GPUs",
-            )
-        listed = whole.first(gpus) if whole is not None and gpus else None
-        drawn = self._drawn(node, gpu_nodes, listed) if gpu_nodes else None
-        if drawn is None or (listed is not None and says_the_same(drawn, listed)):
-            return listed
-        if named is not None and listed is not None:
-            raise graph_error(
-                [node], f"by its edges {difference(drawn, listed)} of its matrix {named!r}"
-            )
-        if drawn not in self.made:
-            number = len(self.made) + 1
-            while f"links-{number}" in self.matrices:
-                number += 1
-            self.made[drawn] = f"links-{number}"
-            self.matrices[f"links-{number}"] = replace(drawn, name=f"links-{number}")
-        timed = sum(bool(wire.latency) for *_, wire in self.links_inside[node])
-        self.dropped["left out: latency_us of links in hosts"] += timed
-        said["gpu_links"] = self.made[drawn]
-        return self.matrices[said["gpu_links"]]
-
-    def _drawn(self, node: Node, gpus: Sequence[Node], listed: GpuLinks | None) -> GpuLinks | None:
-        """Return the links that edges in a host make, without a name; None if nothing is drawn."""
-        numa = self._numa(node, gpus)
-        wires = self.links_inside[node]
-        if not wires:
-            unknown = GpuLinks("", ((0,) * len(gpus),) * len(gpus), ((0,) * len(gpus),) * len(gpus))
-            return replace(listed or unknown, name="", source="", numa=numa) if numa else None
-        nics = self._in_order("nic", self.inside[node])
+    def _wiring(self, node: Node, gpus: Sequence[Node]) -> Wiring | None:
+        """Return what edges and NUMA nodes say of a host's links; None if they say nothing."""
+        numa, wires = self._numa(node, gpus), self.links_inside[node]
+        if not gpus or not (numa or wires):
+            return None
+        nics = self._in_order("nic", self.inside[node]) if wires else []
         place: dict[Node, int] = {end: i for i, end in enumerate((*gpus, *nics))}
         ends = len(place)
         numbered = [
@@ -634,36 +587,11 @@ class _Reader:
             )
             for a, b, wire in wires
         ]
-        through = tuple(
+        through = (
             LINK_KINDS.index("numa") + 1 if self.kind[hub] == "numa" else len(LINK_KINDS)
             for hub in list(place)[ends:]
         )
-        key = (len(gpus), len(nics), through, tuple(sorted(numbered)))
-        if key not in self.joined:
-            self._count_work(node, *key)
-            self.joined[key] = wired_links(*key)
-        found = self.joined[key]
-        if len(gpus) > MOST_GPUS and not found.is_uniform:
-            raise graph_error(
-                [node],
-                f"has {len(gpus)} GPUs with different links; expected at most "
-                f"{MOST_GPUS}, or the same link between any two",
-            )
-        return replace(found, numa=numa)
-
-    def _count_work(
-        self, node: Node, gpus: int, nics: int, _through: Sequence[int], wires: Sequence[Wire]
-    ) -> None:
-        """Refuse more different hosts, and larger ones, than can be looked at in a minute."""
-        number = len(wires)
-        over_several = any(min(wire[:2]) >= gpus + nics for wire in wires)
-        self.work += gpus * (gpus + nics + number) + number * number * over_several
-        if self.work > MAX_WORK:
-            raise graph_error(
-                [node],
-                "its links, and those of hosts before it, are too many to look at; "
-                "expected fewer hosts that differ, or fewer GPUs, NICs and switches in each",
-            )
+        return Wiring(len(gpus), len(nics), tuple(through), tuple(sorted(numbered)), numa)
 
     def _numa(self, node: Node, gpus: Sequence[Node]) -> tuple[int, ...]:
         """Return the NUMA node of each GPU of a host; nothing where none is in one."""

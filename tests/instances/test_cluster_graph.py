@@ -56,6 +56,17 @@ def test_hosts_of_each_model_come_back_from_their_graphs(model):
             comes_back(parse_cluster({"hosts": hosts}))
 
 
+@pytest.mark.parametrize("word", ["N", "-"])
+def test_hosts_of_many_gpus_come_back_from_their_graphs(word):
+    rows = [" ".join("X" if i == j else word for j in range(40)) for i in range(40)]
+    classes = {"N": {"kind": "xgmi", "bandwidth_mbps": 900}}
+    links = {"name": "all", "classes": classes, "gpus": rows}
+    hosts = [{"name": "h[0-1]", "gpus": 40, "gpu_model": "x", "gpu_links": "all"}]
+    document = parse_cluster({"hosts": hosts, "gpu_links": [links]})
+    comes_back(document)
+    assert document.to_graph("gpu").size() <= 2 * (40 + 40 + 1)
+
+
 def test_arrays_refuse_what_they_do_not_say():
     unhealthy = {"name": "h", "gpus": 1, "gpu_model": "x", "healthy": False}
     graph = parse_cluster({"hosts": [unhealthy]}).to_graph()

@@ -336,6 +336,12 @@ def no_matrix(graph: Graph) -> None:
     graph.graph["gpu_links"] = [{"name": "ring", "gpus": 3}]
 
 
+def spoiled_matrix(graph: Graph, **values: Any) -> None:
+    kinds = {"N": {"kind": "nvlink", "bandwidth_mbps": 7}}
+    matrix = {"name": "m", "classes": kinds, "gpus": ["X N", "N X"]}
+    graph.graph["gpu_links"] = [matrix, matrix | values]
+
+
 def no_hosts(graph: Graph) -> None:
     graph.remove_nodes_from([n for n, kind in list(graph.nodes(data="kind")) if kind != "rack"])
 
@@ -354,7 +360,7 @@ REFUSED = [
     (level_of_nothing, "node 'c': kind is 'cage', and no host lies in such a node; expected host"),
     (
         level_unlisted,
-        "node 'a': kind is 'rack', not among the levels of the graph",
+        "node 'a': kind is 'rack', and not a level listed; expected host",
     ),
     (cycle, "edge 'a' to 'r': a rack is in a row, and by edge 'a' to 'z' one is in a zone"),
     (gpu_in_a_rack, "edge 'a' to 'lost': a rack contains a gpu; expected a host or numa or switch"),
@@ -416,6 +422,35 @@ REFUSED = [
     (no_matrix, "graph: gpu_links[0] is {'name': 'ring', 'gpus': 3}; expected a link matrix"),
     (no_hosts, "graph: no node is of kind host; expected at least one"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "gpu_links[1] has the name 'm' of another; expected a link matrix as in a Cluster"),
+        ({"gpus": ["X N", "N"]}, "gpu_links[1] is not of 2 GPUs in each row"),
+        ({"gpus": ["X N", "Q X"]}, "gpu_links[1] has 'Q', which is none of its classes"),
+        ({"gpus": ["X N", "- X"]}, "gpu_links[1] has other links one way than back"),
+        ({"numa": [0]}, "gpu_links[1] is not of 2 GPUs in each row"),
+        ({"numa": [0, "x"]}, "gpu_links[1] has 'x' for a number"),
+        ({"name": 7}, "gpu_links[1] has 7 for a name"),
+        ({"classes": {"N": {"kind": "rope", "bandwidth_mbps": 7}}}, "gpu_links[1] is {'name': 'm'"),
+    ],
+)
+def test_a_matrix_that_is_none_is_refused(values: dict[str, Any], message: str) -> None:
+    graph = small()
+    spoiled_matrix(graph, **values)
+    with pytest.raises(GraphError) as caught:
+        Cluster.from_graph(graph)
+    assert f"graph: {message}" in str(caught.value)
+
+
+def test_hosts_that_are_wired_alike_share_a_matrix() -> None:
+    graph = small()
+    graph.edges[("b1", 0), ("b1", 1)]["bandwidth_mbps"] = 1
+    cluster = Cluster.from_graph(graph)
+    assert [links.name for links in cluster.gpu_links] == ["links-1", "links-2"]
+    assert cluster.gpu_links_of.tolist() == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
