@@ -300,7 +300,7 @@ def convert_gpu_links(
         str,
         typer.Argument(
             metavar="FILE",
-            help="What nvidia-smi topo -m or rocm-smi --showtopo --json prints, or NCCL dumps.",
+            help="What nvidia-smi topo -m or rocm-smi --showtopo prints, or NCCL dumps.",
         ),
     ],
     output: Output,

@@ -15,7 +15,11 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.gpu_links.matrix import matrix_of
 from placewright.instances.converters.gpu_links.nccl import is_nccl, read_nccl
 from placewright.instances.converters.gpu_links.nvidia_smi import is_nvidia_smi, read_nvidia_smi
-from placewright.instances.converters.gpu_links.rocm_smi import is_rocm_smi, read_rocm_smi
+from placewright.instances.converters.gpu_links.rocm_smi import (
+    is_rocm_smi,
+    read_rocm_smi,
+    values_of_tables,
+)
 from placewright.instances.converters.gpu_links.said import SaidLinks
 from placewright.instances.derived.hardware import hardware
 from placewright.instances.derived.ranges import expand, expand_all, size
@@ -33,7 +37,7 @@ from placewright.topology import LINK_MATRICES
 
 MAX_CHARACTERS = 8 << 20
 MAX_NAME = 200
-_EXPECTED = "expected what nvidia-smi topo -m, rocm-smi --showtopo --json or NCCL's dump print"
+_EXPECTED = "expected what nvidia-smi topo -m or rocm-smi --showtopo prints, or NCCL dumps"
 _UNKNOWN_MODEL = "gpu"
 
 
@@ -105,10 +109,12 @@ def _named(path: str) -> str:
 def _said(text: str) -> SaidLinks:
     if is_nccl(text):
         return read_nccl(text)
+    values: Any = values_of_tables(text)
+    if is_rocm_smi(values):
+        return read_rocm_smi(values)
     if is_nvidia_smi(text):
         return read_nvidia_smi(text)
     start = text.find("{")
-    values: Any = None
     if start >= 0:
         # The tool prints warnings before and after its object, in lines of their own.
         values = parse_json(text[start : text.rfind("}") + 1])

@@ -17,9 +17,8 @@ from placewright.instances.converters.gpu_links.said import (
 )
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\u200b\ufeff\x00-\x08\x0e-\x1f]")
-_QUOTE = re.compile(r"^\s*(?:[>|]\s*)+")
 _GPU = re.compile(r"GPU\d{1,4}")
-_DEVICE = re.compile(r"[A-Za-z][\w.:-]*\d[\w.:-]*")
+_DEVICE = re.compile(r"(?=[A-Za-z_.:-]{1,60}\d)[\w.:-]{1,64}")
 _NVLINK = re.compile(r"NV(\d{1,3})")
 _PATHS = {
     "PIX": LinkWord("pcie"),
@@ -95,8 +94,8 @@ def read_nvidia_smi(text: str) -> SaidLinks:
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the words of each line, without what terminals and quotations add."""
-    for number, line in enumerate(text.replace("\xa0", " ").split("\n"), 1):
-        yield number, _QUOTE.sub("", _ESCAPES.sub("", line)).split()
+    for number, line in enumerate(text.split("\n"), 1):
+        yield number, _ESCAPES.sub("", line.lstrip("> \t")).replace("|", " ").split()
 
 
 def _heads(text: str) -> Iterator[tuple[int, list[str]]]:

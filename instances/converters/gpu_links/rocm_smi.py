@@ -1,4 +1,4 @@
-"""`rocm-smi --showtopo --json`: type, weight and hops of the link of each pair, and NUMA nodes."""
+"""`rocm-smi --showtopo`, as JSON or text: type, weight, hops of each pair, and NUMA nodes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,31 @@ _PAIR = re.compile(
 )
 _CARD = re.compile(r"(?:card|gpu)\s?\[?(\d{1,4})\]?", re.IGNORECASE)
 _NUMA = re.compile(r"\(Topology\) Numa (?:Node|Affinity)", re.IGNORECASE)
+_TABLE = re.compile(r"(weight|hops|link type) between two GPUs", re.IGNORECASE)
+_ROW = re.compile(r"GPU(\d{1,4})((?:\s+[\w/]+)+)\s*")
+_NODE = re.compile(r"GPU\[(\d{1,4})\]\s*: *(\(Topology\) Numa Node): *(-?\d+)", re.IGNORECASE)
 _WEIGHT_OF_A_HOP = 15
 """Of XGMI; weights of other links are sums of more."""
+
+_OVER_ONE_SOCKET = 2
+"""Hops of a pair that the CPU joins; with 3 it is over two sockets. XGMI says 1 of any pair."""
+
+
+def values_of_tables(text: str) -> dict[str, Any]:
+    """Return what the tables of a text say, as the tool says it in JSON."""
+    found: dict[str, Any] = {"system": {}}
+    table = None
+    for line in text.splitlines():
+        head, row, node = _TABLE.search(line), _ROW.fullmatch(line.strip()), _NODE.search(line)
+        table = head[1] if head else None if line.startswith("==") else table
+        if node:
+            found[f"card{node[1]}"] = {node[2]: node[3]}
+        elif row and table:
+            words = row[2].split()[: MAX_GPUS + 1]
+            pairs = ((j, word) for j, word in enumerate(words) if j > int(row[1]))
+            for j, word in pairs:
+                found["system"][f"(Topology) {table} between devices {row[1]} and {j}"] = word
+    return found
 
 
 def is_rocm_smi(values: Any) -> bool:
@@ -34,8 +57,8 @@ def is_rocm_smi(values: Any) -> bool:
 def read_rocm_smi(values: dict[str, Any]) -> SaidLinks:
     """Return the table of types; a pair of which no known type is said has no link.
 
-    GPUs without XGMI between them reach each other through a host bridge on one NUMA node, and
-    across sockets otherwise.
+    GPUs without XGMI between them reach each other through a host bridge if the hops say so, or
+    without any they are on one NUMA node; across sockets otherwise.
 
     Raises
     ------
@@ -81,7 +104,8 @@ def _word(said: SaidLinks, told: dict[str, str], a: int | None, b: int | None) -
         said.words[word] = LinkWord("xgmi", hops=max(hops, 1))
         return word
     if kind in ("PCIE", "PCI", "PCIEXPRESS"):
-        near = a is not None and a == b
+        hops = _number(told.get("hops"))
+        near = hops == _OVER_ONE_SOCKET if hops > 1 else a is not None and a == b
         word = "PCIE" if near else "PCIE-SYS"
         said.words[word] = LinkWord("numa" if near else "system")
         return word

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ TWO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-3\nGPU1\tNV4\t X \t0-3\n"
         "\x1b[4m" + TWO.replace("GPU0\tGPU1", "GPU0\t\x1b[0mGPU1\x1b[0m"),
         "> " + TWO.replace("\n", "\n> "),
         "\ufeff" + TWO,
+        "|" + TWO.replace("\t", " | ").replace("\n", " |\n|"),
         TWO.replace(" X ", "\xa0X\xa0"),
         "GPU0 and GPU1 are joined:\n" + TWO,
         TWO.replace("GPU0\t X", "GPU0\t X", 1) + "\nLegend:\n\n  X    = Self\n",
@@ -154,8 +156,8 @@ def many_words() -> str:
     ("text", "told"),
     [
         ("", "empty"),
-        ("nothing of the kind", "expected what nvidia-smi topo -m, rocm-smi"),
-        ('{"system": {}}', "expected what nvidia-smi topo -m, rocm-smi"),
+        ("nothing of the kind", "expected what nvidia-smi topo -m or rocm-smi"),
+        ('{"system": {}}', "expected what nvidia-smi topo -m or rocm-smi"),
         (TWO.replace("GPU1\tNV4\t X ", "GPU2\tNV4\t X "), ":1: has no row of GPU1"),
         (TWO.replace("GPU1\tNV4\t X \t0-3", "GPU1\tNV4"), ":3: row of GPU1 has 1 words"),
         (TWO.replace("X \tNV4", "X \tNV"), ":2: 'NV': expected X, NV# or one of PIX"),
@@ -191,6 +193,50 @@ def test_rocm_pairs_without_a_known_link_have_none():
     assert made.matrix.classes["XGMI"].bandwidth_mbps == 50 * 8000
     assert made.matrix.classes["PCIE-SYS"].kind == "system"
     assert "3 pairs without a known type of link have none" in made.matrix.source
+
+
+ROCM_TABLES = """
+======================= ROCm System Management Interface =======================
+=========================== Weight between two GPUs ============================
+       GPU0         GPU1         GPU2         GPU3         
+GPU0   0            15           40           72           
+GPU1   15           0            40           72           
+GPU2   40           40           0            72           
+GPU3   72           72           72           0            
+
+============================ Hops between two GPUs =============================
+       GPU0         GPU1         GPU2         GPU3         
+GPU0   0            1            2            3            
+GPU1   1            0            2            3            
+GPU2   2            2            0            3            
+GPU3   3            3            3            0            
+
+========================== Link Type between two GPUs ==========================
+       GPU0         GPU1         GPU2         GPU3         
+GPU0   0            XGMI         PCIE         PCIE         
+GPU1   XGMI         0            PCIE         PCIE         
+GPU2   PCIE         PCIE         0            PCIE         
+GPU3   PCIE         PCIE         PCIE         0            
+
+================================== Numa Nodes ==================================
+GPU[0]\t\t: (Topology) Numa Node: 0
+GPU[0]\t\t: (Topology) Numa Affinity: 0
+GPU[1]\t\t: (Topology) Numa Node: 0
+GPU[2]\t\t: (Topology) Numa Node: 1
+GPU[3]\t\t: (Topology) Numa Node: 4
+============================= End of ROCm SMI Log ==============================
+"""  # noqa: W291
+
+
+def test_rocm_tables_as_text_whose_hops_tell_the_sockets(tmp_path):
+    made = read(tmp_path, ROCM_TABLES, gpu_model="AMD Instinct MI210")
+    assert made.matrix.gpus == (
+        "X XGMI PCIE PCIE-SYS",
+        "XGMI X PCIE PCIE-SYS",
+        "PCIE PCIE X PCIE-SYS",
+        "PCIE-SYS PCIE-SYS PCIE-SYS X",
+    )
+    assert made.matrix.numa == (0, 0, 1, 4)
 
 
 def test_rocm_warnings_around_the_object_and_xgmi_over_hops(tmp_path):
@@ -289,6 +335,24 @@ def test_hosts_that_cannot_have_the_matrix_are_refused(hosts, told):
     matrix = read_gpu_links(DATA / "gpu-links" / "half-paired.txt").matrix
     with pytest.raises(InvalidInputError, match=told.replace("[", r"\[")):
         with_gpu_links(parse_cluster(CLUSTER), matrix, hosts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=" * 10**6,
+        "GPU0 " + "a1" * 10**6 + "!",
+        "GPU0 " + " " * 10**6 + "!",
+        "\x1b[" * 10**6,
+        "{" * 10**6,
+        "<a " + "b" * 10**6,
+    ],
+    ids=range(6),
+)
+def test_long_texts_are_refused_at_once(text, tmp_path):
+    begin = time.process_time()
+    refused(tmp_path, text)
+    assert time.process_time() - begin < 5
 
 
 def test_no_text_makes_a_reader_fail(tmp_path):
