@@ -206,10 +206,11 @@ def _of_group(placement: Placement, group: Group, open_: Bools) -> dict[str, Any
     places, best = most_places(placement, group, fitting, group.required)
     if places == group.count:
         return {}
-    # Without any place no domain has more than others.
-    inside, where = _inside(placement, group.required, best if places else None)
-    lack: dict[str, Any] = {**where, "tasks": group.count, "places": places}
     links, unlinked = placement.problem.link_demands, fitting
+    if links is not None and links.required[group.shape] and not places:
+        best = None  # no domain has more than others
+    inside, where = _inside(placement, group.required, best)
+    lack: dict[str, Any] = {**where, "tasks": group.count, "places": places}
     if links is not None and (asked := links.asked[group.shape]) and asked.is_required:
         unlinked = np.where(open_, placement.fits(group.shape, linked=False), 0)
         if most_places(placement, group, unlinked, group.required)[0] > places:
