@@ -60,19 +60,19 @@ MACHINES: Mapping[str, tuple[int, str]] = {
     "p4d.24xlarge": (8, "A100-SXM4-40GB"),
     "p4de.24xlarge": (8, "A100-SXM4-80GB"),
     "p5.48xlarge": (8, "H100-SXM5-80GB"),
-    "p5e.48xlarge": (8, "H200"),
-    "p5en.48xlarge": (8, "H200"),
-    "p6-b200.48xlarge": (8, "B200"),
+    "p5e.48xlarge": (8, "H200-SXM5-141GB"),
+    "p5en.48xlarge": (8, "H200-SXM5-141GB"),
+    "p6-b200.48xlarge": (8, "B200-SXM6-180GB"),
     "a3-highgpu-8g": (8, "H100-SXM5-80GB"),
     "a3-megagpu-8g": (8, "H100-SXM5-80GB"),
-    "a3-ultragpu-8g": (8, "H200"),
-    "a4-highgpu-8g": (8, "B200"),
+    "a3-ultragpu-8g": (8, "H200-SXM5-141GB"),
+    "a4-highgpu-8g": (8, "B200-SXM6-180GB"),
     "a4x-highgpu-4g": (4, "GB200"),
     "BM.GPU4.8": (8, "A100-SXM4-40GB"),
     "BM.GPU.A100-v2.8": (8, "A100-SXM4-80GB"),
     "BM.GPU.H100.8": (8, "H100-SXM5-80GB"),
-    "BM.GPU.H200.8": (8, "H200"),
-    "BM.GPU.B200.8": (8, "B200"),
+    "BM.GPU.H200.8": (8, "H200-SXM5-141GB"),
+    "BM.GPU.B200.8": (8, "B200-SXM6-180GB"),
     "BM.GPU.GB200.4": (4, "GB200"),
     "BM.GPU.MI300X.8": (8, "MI300X"),
 }
@@ -291,7 +291,7 @@ def _take_node(path: Path, record: dict[str, Any], found: _Found) -> bool:
     found.nodes.append(node)
     spec = record.get("spec")
     provider = spec.get("providerID") if isinstance(spec, dict) else None
-    if isinstance(provider, str):
+    if isinstance(provider, str) and is_name(node.metadata.name):
         found.aliases.setdefault(provider.rpartition("/")[2], []).append(node.metadata.name)
     return True
 
@@ -367,10 +367,23 @@ def _whole(found: _Found, where: str, book: Bookkeeping) -> Fabric:
         fabrics.append(Fabric(tuple(levels[i] for i in told), places))
     large = any(len(fabric.places) > MAX_HOSTS for fabric in fabrics)
     if len(fabrics) != 1 or large:
-        what = "tell of several networks; expected one" if fabrics else EXPECTED
+        nowhere = (
+            "has no host with a place in a network; expected some" if book.total(HOSTS) else ""
+        )
+        what = "tell of several networks; expected one" if fabrics else nowhere or EXPECTED
         what = f"have more than {MAX_HOSTS:,} hosts; expected fewer" if large else what
         raise InvalidInputError(what, file=where, show_value=False)
-    return fabrics[0]
+    (fabric,) = fabrics
+    odd = sorted(host for host in fabric.places if not is_name(host))
+    if odd:
+        book.leave(HOSTS, "no host of a cluster can have its name", *odd)
+    places = {host: place for host, place in fabric.places.items() if is_name(host)}
+    if not places:
+        raise InvalidInputError("has no host; expected some", file=where, show_value=False)
+    for label in {label for place in places.values() for label in place if label is not None}:
+        if not is_name(label):
+            raise InvalidInputError("expected the name of a domain", value=label, file=where)
+    return replace(fabric, places=places)
 
 
 # Levels of a network in a cluster.

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from placewright.instances.converters import read_fabric
+from placewright.instances.converters.fabric import MACHINES
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import parse_cluster, parse_round, write
+from placewright.topology.catalogue import CATALOGUE
 
 DATA = Path(__file__).parents[1] / "data" / "fabric"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "topology" / "topograph"
@@ -315,7 +317,7 @@ def test_gcp_instances_have_blocks(tmp_path):
     places = domains_of(made.document)
     assert places["a3-0"][:2] == places["a3-1"][:2]
     assert places["a3-0"][2] != places["a3-1"][2]
-    assert made.document.hosts[0].gpu_model == "H200"
+    assert made.document.hosts[0].gpu_model == "H200-SXM5-141GB"
 
 
 def test_gcp_describes_one_instance_in_yaml_by_default(tmp_path):
@@ -327,6 +329,11 @@ resourceStatus:
 """
     made = convert(tmp_path, text, "instance.yaml")
     assert domains_of(made.document) == {"a3-7": ("c", "b", "s")}
+
+
+def test_gpus_of_machine_types_are_called_as_in_the_catalogue():
+    models = {model.gpu_model for model in CATALOGUE.values()} | {"A100-SXM4-40GB"}
+    assert {model for _, model in MACHINES.values()} <= models
 
 
 def test_oci_hosts_have_blocks_and_the_names_of_nodes(tmp_path):
@@ -378,6 +385,13 @@ def test_topologies_of_slurm(tmp_path):
     rows_ = [{"topology": "t", "tree": {"switches": [{"switch": "s0", "nodes": "h[0-1]"}]}}]
     made = convert(tmp_path, json.dumps(rows_), "topology.yaml", model="dgx-h100")
     assert domains_of(made.document)["h1"] == ("s0",)
+
+
+def test_a_name_that_no_host_can_have_is_left_out(tmp_path):
+    text = 'SwitchName=s0 Nodes=h[0-1],x"y\n'
+    made = convert(tmp_path, text, "topology.conf", model="dgx-h100")
+    assert len(made.document.hosts) == 2
+    assert "no host of a cluster can have its name" in lines_of(made)
 
 
 # Into a cluster or a round.
@@ -480,6 +494,15 @@ def test_links_of_a_fabric_go_into_a_round(tmp_path):
         ('[{"id": "i", "networkNodes": ["a"]},\n{"id": "i", "networkNodes": ["b"]}]', "x.json:2: "),
         ('[{"name": "a", "resourceStatus": {"physicalHostTopology": 7}}]', "expected an object"),
         ("[" * 5_000 + "]" * 5_000, "nested too deeply"),
+        ('[{"topology": "t", "tree": {"switches": [{"switch": "s"}]}}]', "has no host"),
+        (
+            '[{"name": "a", "resourceStatus": {"physicalHostTopology": {}}}]',
+            "has no host with a place",
+        ),
+        (
+            '{"kind": "Node", "metadata": {"name": "n", "labels": {}}}',
+            "expected what ibnetdiscover",
+        ),
     ],
 )
 def test_what_is_no_network_is_one_error(tmp_path, text, expected):
