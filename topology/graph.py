@@ -43,9 +43,10 @@ kind add up; in a directed graph an edge and one back are the same link.
   Through a NUMA node a link is no better than ``"numa"``.
 - ``"uplink"``, ``"rail"``: from a domain or host, or a switch or NIC in it, to the domain around
   it, or a switch in that; from an outermost domain to a switch that nothing contains. All of one
-  domain together are its uplink. A cluster has one uplink per level, so those of a level have to
-  agree, but those of hosts whose model has rails with the model. Between switches of one domain
-  they say nothing that a cluster knows.
+  domain together are its uplink. What most domains of a level have, unless the graph lists it, is
+  the bandwidth of the level, and that of others their own, `uplink_mbps`; the latency of a level is
+  one. Hosts whose model has rails have those of the model. Edges between switches of one domain say
+  nothing that a cluster knows.
 - ``"wan"``: between two outermost domains, or switches in them. `index` and `first` (the name of
   one end) keep the order of a document.
 
@@ -84,7 +85,7 @@ Detail: TypeAlias = Literal["host", "gpu"]
 
 NODE_ATTRIBUTES: Mapping[str, Mapping[str, type]] = MappingProxyType(
     {
-        "domain": {"name": str, "level": str, "index": int},
+        "domain": {"name": str, "level": str, "index": int, "uplink_mbps": int},
         HOST_LEVEL: {
             "name": str,
             "index": int,
@@ -94,6 +95,7 @@ NODE_ATTRIBUTES: Mapping[str, Mapping[str, type]] = MappingProxyType(
             "gpu_model": str,
             "gpu_memory_mib": int,
             "gpu_links": str,
+            "uplink_mbps": int,
             "mig": bool,
             "cpu_milli": int,
             "memory_mib": int,
@@ -279,6 +281,8 @@ class _Drawing:
             self.graph.add_node(node, **own, **host.attributes)
             if host.parent is not None:
                 self._contain((self.levels[-2], host.parent), node)
+        for node, mbps in self.cluster.own_uplinks.items():
+            self.graph.add_node(node, uplink_mbps=mbps)
 
     def _add_uplinks(self) -> None:
         """Join the ports of domains to those of the domains that hold them, and regions by WAN."""

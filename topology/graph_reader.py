@@ -101,6 +101,7 @@ class _Reader:
         self.container: dict[Node, Node] = {}
         self.inside: defaultdict[Node, list[Node]] = defaultdict(list)
         self.links_inside: defaultdict[Node, list[tuple[Node, Node, _Wire]]] = defaultdict(list)
+        self.shared: defaultdict[Node, set[Node]] = defaultdict(set)
         self.dropped: Counter[str] = Counter()
 
     def read(self) -> GraphCluster:
@@ -119,6 +120,10 @@ class _Reader:
         self._sort_wires()
         hosts = [self._host(node) for node in self._in_order(HOST_LEVEL)]
         (links, own), wan = self._uplinks(hosts), self._wan()
+        alone = {one.node for one in hosts if one.model is None or one.model.nvlink_hosts == 1}
+        for joined in self.shared.values():
+            lost = len(joined) > 1 and not joined.isdisjoint(alone)
+            self.dropped["left out: switches that join GPUs of several hosts"] += lost
         parts = ("name", "levels", "links")
         further = {name: value for name, value in self.further.items() if name not in parts}
         made = map(words_of_links, self.links.made.values())
@@ -387,7 +392,11 @@ class _Reader:
                     f"{kind} joins {f'hosts {held}' if hosts else 'no host'}; "
                     f"expected it in one host, or from there to a switch",
                 )
-            self.links_inside[next(iter(hosts))].append((a, b, wire))
+            host = next(iter(hosts))
+            self.links_inside[host].append((a, b, wire))
+            for end in (a, b):
+                if self._owner(end) != host:
+                    self.shared[end].add(host)
 
     def _uplinks(
         self, hosts: Sequence[GraphHost]
@@ -402,10 +411,13 @@ class _Reader:
         whose = dict.fromkeys(found, "links of the graph have")
         widths = self._widths()
         most: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        for node, (mbps, _) in widths.items():
-            if node not in rails:
-                most[self._called(node)][mbps] += 1
         own: dict[tuple[str, str], int] = {}
+        for node, name in self.names.items():
+            said, level = self.said[node].get("uplink_mbps"), self._called(node)
+            if said is not None:
+                own[level, name] = said
+            elif node in widths and node not in rails:
+                most[level][widths[node][0]] += 1
         for node, (mbps, us) in widths.items():
             model, level = rails.get(node), self._called(node)
             if model is not None:
@@ -417,12 +429,19 @@ class _Reader:
                         f"model {model.name!r}",
                     )
                 continue
-            known, known_us = found.get(level, (most[level].most_common(1)[0][0], us))
+            usual = next((width for width, _ in most[level].most_common(1)), mbps)
+            known, known_us = found.get(level, (usual, us))
             if us != known_us and None not in (us, known_us):
                 raise graph_error(
                     [node],
                     f"its uplink has {us:g} us; expected {known_us:g} us as {whose[level]}: a "
                     f"cluster has one latency per level",
+                )
+            said = self.said[node].get("uplink_mbps", mbps)
+            if said != mbps:
+                raise graph_error(
+                    [node],
+                    f"uplink_mbps is {said}, and its uplink has {mbps} Mbit/s; expected the same",
                 )
             if mbps != known:
                 own[level, self.names[node]] = mbps

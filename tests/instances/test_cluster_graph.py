@@ -156,12 +156,18 @@ def drawn_document(seed: int) -> ClusterDocument:
         {"resource": "licence", "capacity": 3},
         {"resource": "power", "level": "host", "capacity": 5, "per": "job"},
     ]
+    hosts = [host(i, above, matrices, rng) for i in range(rng.randint(1, 5))]
+    for one in (*domains, *hosts):
+        level = one.get("level", "host")
+        linked = level in links and "model" not in one and level != [*levels, "host"][0]
+        if linked and rng.random() < 0.4:
+            one["uplink_mbps"] = rng.choice((1, 7, 400_000))
     return parse_cluster(
         {
             "name": "drawn",
             "levels": levels,
             "domains": domains,
-            "hosts": [host(i, above, matrices, rng) for i in range(rng.randint(1, 5))],
+            "hosts": hosts,
             "links": links,
             "wan": wan,
             "pools": rng.sample(pools, rng.randint(0, 2)),

@@ -10,6 +10,7 @@ import pytest
 
 from placewright.topology import CATALOGUE, Cluster, GraphError, Link, nvl72_racks, tree
 from placewright.topology.gpu_links import LINK_KINDS
+from placewright.topology.graph_reader import read_graph
 
 Graph = Any
 
@@ -306,6 +307,12 @@ def uplinks_of_some(graph: Graph) -> None:
     graph.edges["a", "a0"]["bandwidth_mbps"] = 7
 
 
+def another_uplink(graph: Graph) -> None:
+    for name in ("a0", "a1", "b0", "b1"):
+        graph.edges[name[0], name]["bandwidth_mbps"] = 7
+    graph.nodes["a1"]["uplink_mbps"] = 6
+
+
 def links_of_no_level(graph: Graph) -> None:
     graph.graph["links"] = {"row": {"bandwidth_mbps": 5}}
 
@@ -408,6 +415,7 @@ REFUSED = [
         "edge 'a0' to 'leaf': uplink joins host 'a0' and what",
     ),
     (uplinks_of_some, "node 'a1': has no uplink, and node 'a0' has one; expected one of all"),
+    (another_uplink, "node 'a1': uplink_mbps is 6, and its uplink has 7 Mbit/s; expected the same"),
     (links_of_no_level, "graph: links of 'row': unknown level; expected one of rack, host"),
     (
         wan_of_hosts,
@@ -443,6 +451,30 @@ def test_a_matrix_that_is_none_is_refused(values: dict[str, Any], message: str) 
     with pytest.raises(GraphError) as caught:
         Cluster.from_graph(graph)
     assert f"graph: {message}" in str(caught.value)
+
+
+def test_what_a_cluster_cannot_say_is_counted() -> None:
+    graph = small()
+    graph.add_node("hub", kind="switch")
+    for name in ("a0", "a1"):
+        wire(graph, (name, 0), "hub", "nvlink")
+        wire(graph, (name, 3), "hub", "nvlink", latency_us=1)
+    for name in "xyz":
+        graph.add_node(name, kind="switch", color="red")
+        graph.add_edge("a", name)
+    wire(graph, "x", "y", "uplink")
+    del graph.nodes["b0"]["gpu_model"]
+    said = read_graph(graph)
+    assert said.hosts[0].links is not None
+    assert said.hosts[0].links.mbps[3] == (7, 0, 400_000, 0)
+    assert sorted(said.left_out) == [
+        "hosts without the model of their GPUs, which is called gpu: 1",
+        "left out: attribute 'color': 3",
+        "left out: latency_us of links in hosts: 2",
+        "left out: links between switches of one domain: 1",
+        "left out: switches that join GPUs of several hosts: 1",
+    ]
+    assert read_graph(nvl72_racks("n", 1).to_graph("gpu")).left_out == []
 
 
 def test_hosts_that_are_wired_alike_share_a_matrix() -> None:
