@@ -76,7 +76,7 @@ def test_show_writes_the_graph_that_convert_reads(tmp_path, capsys):
     assert load_cluster(cluster) == load_round(round_file).cluster
     assert main(["show", f"{cluster}", "--graph", "--detail", "host"]) == 0
     assert len(json.loads(capsys.readouterr().out)["nodes"]) < len(load_graph(graph))
-    assert main(["show", f"{cluster}", "--graph", "-o", f"{tmp_path / 'g.png'}"]) == 2
+    assert main(["show", f"{cluster}", "--graph", "-o", f"{tmp_path / 'g.txt'}"]) == 2
     assert "expected .json or .graphml with --graph" in capsys.readouterr().err
 
 
