@@ -428,6 +428,19 @@ def test_hosts_of_a_round_get_levels_by_name(tmp_path):
     assert "that the network does not have: each is alone: h3" in lines_of(made)
 
 
+def test_ranges_keep_their_zeros_and_their_order(tmp_path):
+    (tmp_path / "ib.txt").write_text(
+        printed(rows(["n08", "n09", "n11"], "Sa", "mlx5_0") + rows(["n10", "n12"], "Sb", "mlx5_0"))
+    )
+    made = into(tmp_path, {"hosts": [{"name": "n[08-12]", **HOST}]}, [tmp_path / "ib.txt"])
+    assert [(host.name, host.parent) for host in made.document.hosts] == [
+        ("n[08-09]", "Sa"),
+        ("n10", "Sb"),
+        ("n11", "Sa"),
+        ("n12", "Sb"),
+    ]
+
+
 def test_levels_around_those_of_the_network_stay(tmp_path):
     cluster = {
         "levels": ["region", "rack"],
