@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 
 from placewright.topology.catalogue import (
     BETWEEN_SOCKETS_MBPS,
@@ -102,6 +103,7 @@ def link_rates(gpu_model: str | None, kind: LinkKind = "nvlink") -> LinkRates:
     return LinkRates(_UNKNOWN, 400_000 if kind == "xgmi" else 200_000, pcie_mbps(3))
 
 
+@cache
 def board_of(gpu_model: str, gpus: int) -> str | None:
     """Return the host model of the only board that has so many GPUs of a model; None: unknown."""
     if _NO_BOARD & _words(gpu_model):

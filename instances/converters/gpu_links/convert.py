@@ -149,7 +149,7 @@ def with_gpu_links(document: Document, matrix: LinkMatrix, hosts: str) -> Docume
     Raises
     ------
     InvalidInputError
-        It is no cluster or round, hosts are unknown, or have more GPUs than the matrix.
+        It is no cluster or round, hosts are unknown, or have other GPUs than the matrix.
     """
     if isinstance(document, Round):
         cluster = with_gpu_links(document.cluster, matrix, hosts)
@@ -157,7 +157,7 @@ def with_gpu_links(document: Document, matrix: LinkMatrix, hosts: str) -> Docume
     if not isinstance(document, ClusterDocument):
         raise InvalidInputError("expected a Cluster or a Round", ("kind",), type(document).__name__)
     meant = _listed(hosts)
-    entries = [part for entry in document.hosts for part in _attached(entry, matrix.name, meant)]
+    entries = [part for entry in document.hosts for part in _attached(entry, matrix, meant)]
     unknown = next((name for name, found in meant.items() if not found), None)
     if unknown is not None:
         known = [name for entry in document.hosts for name in expand(entry.name)]
@@ -175,7 +175,7 @@ def with_gpu_links(document: Document, matrix: LinkMatrix, hosts: str) -> Docume
     return made
 
 
-def _attached(entry: HostEntry, name: str, meant: dict[str, bool]) -> Iterator[HostEntry]:
+def _attached(entry: HostEntry, matrix: LinkMatrix, meant: dict[str, bool]) -> Iterator[HostEntry]:
     """Yield the parts of an entry in order: hosts that are meant, with the matrix, and others."""
     names = expand(entry.name)
     prefix = entry.name.partition("[")[0]
@@ -186,5 +186,12 @@ def _attached(entry: HostEntry, name: str, meant: dict[str, bool]) -> Iterator[H
         update = {"name": entry.name if len(run) == len(names) else part}
         if is_meant:
             meant.update(dict.fromkeys(run, True))
-            update["gpu_links"] = name
+            update["gpu_links"] = matrix.name
+            if hardware(entry).gpus != len(matrix.gpus):
+                raise InvalidInputError(
+                    f"has {hardware(entry).gpus} GPUs; expected {len(matrix.gpus)}, as many as "
+                    f"the links are of",
+                    ("hosts",),
+                    run[0],
+                )
         yield entry.model_copy(update=update)

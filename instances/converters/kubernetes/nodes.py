@@ -401,8 +401,8 @@ def gpu_model(node: Node) -> str | None:
     return model_of(name, node.metadata.labels)[0] if name else None
 
 
-def board(node: Node) -> str | None:
-    """Return the host model whose links between GPUs a node has: no other board has its GPUs.
+def board(node: Node, gpus: int) -> str | None:
+    """Return the host model whose links between GPUs a node has: no other board has so many.
 
     Shared GPUs and parts of them are none of a board; trays of NVLink racks say of which domain
     they are (`nvidia.com/gpu.clique`).
@@ -411,7 +411,7 @@ def board(node: Node) -> str | None:
     is_whole = name in ("nvidia.com/gpu", "amd.com/gpu") or name.startswith(DEVICES)
     if not is_whole or model is None or f"{model}{SHARED}" in labels.values():
         return None
-    found = board_of(model, has(node).gpus)
+    found = board_of(model, gpus)
     is_tray = found is not None and CATALOGUE[found].nvlink_hosts > 1
     return None if is_tray and not labels.get(CLIQUE) else found
 
@@ -497,7 +497,7 @@ def hosts(
                 parent=levels.leaf_of.get(name),
                 gpus=there.gpus,
                 gpu_model=gpu_model(node),
-                gpu_links=board(node),
+                gpu_links=board(node, there.gpus),
                 cpu=f"{max(there.cpu - other.cpu, mine.cpu)}m",
                 memory=f"{max(there.memory - other.memory, mine.memory)}Mi",
                 resources={

@@ -328,7 +328,7 @@ def test_hosts_of_a_cluster_or_round_get_the_matrix_and_ranges_are_split():
         ("c", "unknown host"),
         ("a[", "expected hosts, such as"),
         ("a[3-0]", "expected hosts, such as"),
-        ("b", "has 4 GPUs; expected at least the host's 8"),
+        ("b", "has 8 GPUs; expected 4, as many as the links are of"),
     ],
 )
 def test_hosts_that_cannot_have_the_matrix_are_refused(hosts, told):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from examples import examples
 from placewright.instances.converters import read_slurm
 from placewright.instances.errors import InvalidInputError
 
@@ -98,6 +100,36 @@ def test_a_list_that_is_none_is_an_error_or_told(tmp_path):
         convert(tmp_path, wrong)
     made = convert(tmp_path, wrong, lenient=True)
     assert any("links between GPUs, which cannot be read" in what for what in made.book.unsaid)
+
+
+def test_no_text_makes_the_reader_fail(tmp_path):
+    """Of mutated texts each gives links, or a line or one error that says why there are none."""
+    rng = random.Random(0)
+    pieces = [
+        "-1",
+        "0",
+        ",",
+        "=",
+        "[",
+        "]",
+        "n0",
+        "Name=gpu",
+        "Links=",
+        "\n",
+        "File=/dev/nvidia[0-9]",
+    ]
+    linked = set()
+    for _ in range(examples(day=60, nightly=1000)):
+        text = PAIRS
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(text))
+            text = text[:at] + rng.choice(pieces) + text[at + rng.choice([0, 1, 4, 40]) :]
+        try:
+            linked.add(links(convert(tmp_path, text))["n0"] is not None)
+        except InvalidInputError as error:
+            assert "\n" not in str(error)
+            assert "gres.conf" in str(error)
+    assert linked == {True, False}
 
 
 def test_a_text_about_other_things_is_no_gres_conf(tmp_path):
