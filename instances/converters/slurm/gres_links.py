@@ -24,6 +24,7 @@ _NODE_BEFORE = re.compile(r"([\w.-]+):\s+(?:slurmd:\s*)?Gres\s+Name=", re.IGNORE
 _NAMES = "NodeName Name Type File Count Cores Links Flags AutoDetect ID Index CoreCnt"
 _KNOWN = {name.lower(): name for name in _NAMES.split()} | {"cpus": "Cores"}
 _LINK = re.compile(r"-1|\d{1,3}")
+_NO_LINKS = "links between GPUs: Links= of gres.conf has none, as of GPUs that NVSwitches join"
 _BY_LINKS = "links between GPUs, as Links= of gres.conf is no number for each GPU of the node"
 
 
@@ -121,6 +122,8 @@ def _matrix(
             return _BY_LINKS
         order = [places[i] for i in range(number)]
         lanes = [numbers[i] for i in order]
+        if rates.lane and not any(count > 0 for row in lanes for count in row):
+            return _NO_LINKS
     elif not rates.lane and all(device.cores for device in devices):
         order, lanes = [*range(number)], [[0] * number] * number
     else:

@@ -77,6 +77,7 @@ def test_lines_without_a_node_are_of_all_that_have_so_many(tmp_path):
     [
         ("AutoDetect=nvml\n", "which AutoDetect finds: slurmd -G prints them"),
         ("Name=gpu Type=a100 File=/dev/nvidia[0-3] Cores=0-31\n", "has no Links="),
+        (PAIRS.replace("12", "0"), "has none, as of GPUs that NVSwitches join"),
         (PAIRS.replace("-1,12,0,0", "-1,12,0"), "is no number for each GPU"),
         (PAIRS.replace("-1,12,0,0", "-1,many,0,0"), "is no number for each GPU"),
         (PAIRS.replace("-1,12,0,0", "-1,-1,0,0"), "is no number for each GPU"),
