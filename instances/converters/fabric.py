@@ -399,6 +399,7 @@ def _matched(fabric: Fabric, cluster: ClusterDocument, found: _Found, book: Book
     index = {_short(name): name for name in hosts if short[_short(name)] == 1}
     index |= {name: name for name in hosts}
     places: dict[str, tuple[str | None, ...]] = {}
+    uplinks = {key: mbps for key, mbps in fabric.uplinks.items() if key[0] != HOST_LEVEL}
     for name, place in fabric.places.items():
         called = (name, *found.aliases.get(name, ()))
         keys = (*called, *map(_short, called))
@@ -408,6 +409,8 @@ def _matched(fabric: Fabric, cluster: ClusterDocument, found: _Found, book: Book
             book.leave(HOSTS, why, name)
         else:
             places[host] = place
+            if (HOST_LEVEL, name) in fabric.uplinks:
+                uplinks[HOST_LEVEL, host] = fabric.uplinks[HOST_LEVEL, name]
     book.take(HOSTS, len(places))
     if not places:
         first = next(iter(fabric.places), "")
@@ -416,7 +419,7 @@ def _matched(fabric: Fabric, cluster: ClusterDocument, found: _Found, book: Book
             ("hosts", 0, "name"),
             hosts[0],
         )
-    return replace(fabric, places=places)
+    return replace(fabric, places=places, uplinks=uplinks)
 
 
 def _short(name: str) -> str:
@@ -447,15 +450,21 @@ def _attached(cluster: ClusterDocument, fabric: Fabric, book: Bookkeeping) -> Cl
             f"makes {len(levels)} levels with those of the network; expected at most {MAX_LEVELS}"
         )
         raise InvalidInputError(what, ("levels",), show_value=False)
-    domains, leaf_of = _domains(levels, places, kept)
     links = {level: link for level, link in cluster.links.items() if level not in gone}
+    uplinks = {
+        (level, name): mbps
+        for (level, name), mbps in cluster.own_uplinks.items()
+        if level in links and level not in fabric.links
+    }
+    uplinks |= fabric.uplinks
+    domains, leaf_of = _domains(levels, places, kept, uplinks)
     if cluster.wan and not kept:
         book.notes.append("links between the outermost domains are gone with them")
     return cluster.model_copy(
         update={
             "levels": levels,
             "domains": domains,
-            "hosts": tuple(_entries(cluster.hosts, leaf_of)),
+            "hosts": tuple(_entries(cluster.hosts, leaf_of, uplinks)),
             "links": {**links, **fabric.links},
             "wan": cluster.wan if kept else (),
         }
@@ -500,7 +509,10 @@ def _filled(place: Sequence[str | None], levels: Sequence[str], host: str) -> tu
 
 
 def _domains(
-    levels: Sequence[str], places: Mapping[str, tuple[str, ...]], kept: int
+    levels: Sequence[str],
+    places: Mapping[str, tuple[str, ...]],
+    kept: int,
+    uplinks: Mapping[tuple[str, str], int],
 ) -> tuple[tuple[DomainEntry, ...], dict[str, str]]:
     """Return the domains and the innermost of each host.
 
@@ -514,20 +526,31 @@ def _domains(
         parent = names.get(path[:-1])
         twice = number[path[-1]] > 1 and parent is not None and len(path) > kept
         names[path] = fitting(f"{parent}/{path[-1]}" if twice else path[-1])
-        domains.append(DomainEntry(name=names[path], level=levels[len(path) - 1], parent=parent))
+        level = levels[len(path) - 1]
+        own = uplinks.get((level, path[-1]))
+        domains.append(DomainEntry(name=names[path], level=level, parent=parent, uplink_mbps=own))
     return tuple(domains), {host: names[place] for host, place in places.items()}
 
 
-def _entries(entries: Iterable[HostEntry], leaf_of: Mapping[str, str]) -> Iterator[HostEntry]:
-    """Yield entries with their domains; ranges of hosts in several domains are divided."""
+def _entries(
+    entries: Iterable[HostEntry], leaf_of: Mapping[str, str], uplinks: Mapping[tuple[str, str], int]
+) -> Iterator[HostEntry]:
+    """Yield entries with their domains and uplinks; ranges of hosts with several are divided."""
     for entry in entries:
-        for leaf, group in groupby(ranges.expand(entry.name), key=leaf_of.get):
-            first, *others = group
-            name = first
-            if others:
+        model = CATALOGUE.get(entry.model or "")
+        own = {} if model is not None and model.nic_rails else uplinks
+        keys = (
+            (name, (leaf_of[name], own.get((HOST_LEVEL, name))))
+            for name in ranges.expand(entry.name)
+        )
+        for (leaf, uplink), group in groupby(keys, key=lambda pair: pair[1]):
+            names = [name for name, _ in group]
+            name = names[0]
+            if len(names) > 1:
                 prefix = entry.name.rpartition("[")[0]
-                name = f"{prefix}[{first[len(prefix) :]}-{others[-1][len(prefix) :]}]"
-            yield entry.model_copy(update={"name": name, "parent": leaf})
+                name = f"{prefix}[{name[len(prefix) :]}-{names[-1][len(prefix) :]}]"
+            changed = {"name": name, "parent": leaf, "uplink_mbps": uplink}
+            yield entry.model_copy(update=changed)
 
 
 def _with_weights(round_: Round, book: Bookkeeping) -> Round:

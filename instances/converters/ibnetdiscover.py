@@ -62,12 +62,14 @@ _MODEL = re.compile(r"[^;:]+;([^;:]+):[^;:]+")
 class Fabric:
     """Hosts by their domains from the outermost level to the innermost, and uplinks by level.
 
-    None where a level has no switch above what is there.
+    None where a level has no switch above what is there. `uplinks`: Mbit/s of domains and hosts
+    that have others, by level and name.
     """
 
     levels: tuple[str, ...]
     places: dict[str, tuple[str | None, ...]]
     links: dict[str, LinkEntry] = field(default_factory=dict)
+    uplinks: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -206,24 +208,28 @@ def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping
     called = _called(network.names)
     paths: dict[str, list[str | None]] = {host: [] for host in below}
     domain_of: dict[str, str | None] = {host: host for host in below}
+    label_of = {host: host for host in below}
     levels: list[str] = []
     links: dict[str, LinkEntry] = {}
+    uplinks: dict[tuple[str, str], int] = {}
     known: set[str] = set()
     while below and len(levels) < MAX_TIERS:
         level = HOST_LEVEL if not levels else levels[-1]
         if not network.unrated:
-            rates = Counter(sum(links.values()) for links in below.values())
-            links[level] = _link(level, len(levels), rates, book)
+            total = {label_of[one]: rates.total() for one, rates in below.items()}
+            links[level] = _link(level, len(levels), Counter(total.values()), book)
+            most = links[level].bandwidth_mbps
+            uplinks |= {(level, name): rate for name, rate in total.items() if rate != most}
         levels.append(LEVELS[len(levels)] if len(levels) < len(LEVELS) else f"tier-{len(levels)}")
         groups = _groups(below)
         home = {one: _home(rates, groups, called) for one, rates in below.items()}
         inside: defaultdict[str, list[str]] = defaultdict(list)
         for guid, group in groups.items():
             inside[group].append(guid)
+        label_of = {group: _name(guids, called) for group, guids in inside.items()}
         domain_of = {host: home.get(one or "") for host, one in domain_of.items()}
         for host, path in paths.items():
-            domain = domain_of[host]
-            path.append(None if domain is None else _name(inside[domain], called))
+            path.append(label_of.get(domain_of[host] or ""))
         _tell(level, levels[-1], below, groups, network, book)
         known |= groups.keys()
         below = _joining({one: inside[one] for one in sorted(set(home.values()))}, known, network)
@@ -232,7 +238,7 @@ def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping
     if network.unrated:
         book.cannot_say("bandwidth of uplinks: the rate of some link is not known")
     places = {host: tuple(reversed(path)) for host, path in paths.items()}
-    return Fabric(tuple(reversed(levels)), places, links)
+    return Fabric(tuple(reversed(levels)), places, links, uplinks)
 
 
 def _joining(
@@ -257,7 +263,7 @@ def _link(level: str, height: int, rates: Counter[int], book: Bookkeeping) -> Li
     line = f"uplink of a {level}: {rate:,} Mbit/s, the sum of its links; guessed: {latency} us"
     if len(rates) > 1:
         others = rates.total() - most
-        line += f"; {others:,} have others, from {min(rates):,} to {max(rates):,}"
+        line += f"; {others:,} have their own, from {min(rates):,} to {max(rates):,}"
     book.notes.append(line)
     return LinkEntry(bandwidth_mbps=rate, latency_us=latency)
 

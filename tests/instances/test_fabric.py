@@ -193,6 +193,37 @@ def test_routers_of_a_dragonfly_are_leaves_and_their_links_are_told(tmp_path):
     assert "links between leaf switches (21 pairs)" in lines_of(made)
 
 
+def test_what_has_more_or_less_links_than_others_has_an_uplink_of_its_own(tmp_path):
+    """One leaf has lost a link, one host one of its adapters."""
+    links = rails(3, 4, 2, 2)
+    links.remove(("Sleaf-1-0", "Sspine-1", "4xNDR"))
+    links.remove(("Sleaf-2-1", "u2h3 mlx5_1", "4xNDR"))
+    (tmp_path / "ib.txt").write_text(printed(links))
+    made = read_fabric([tmp_path / "ib.txt"]).document
+    leaf, host = ("leaf", "Sleaf-1-0+Sleaf-1-1"), ("host", "u2h3")
+    assert made.own_uplinks == {leaf: 1_200_000, host: 400_000}
+    assert made.links["leaf"].bandwidth_mbps == 1_600_000
+    assert made.links["host"].bandwidth_mbps == 800_000
+    assert read_fabric([tmp_path / "ib.txt"], model="dgx-h100").document.own_uplinks.keys() == {
+        leaf
+    }
+    cluster = {
+        "levels": ["rack"],
+        "domains": [
+            {"name": "k0", "level": "rack", "uplink_mbps": 7},
+            {"name": "k1", "level": "rack"},
+        ],
+        "hosts": [
+            {"name": "u2h[2-3]", "parent": "k0", "uplink_mbps": 5, **HOST},
+            {"name": "x", "parent": "k1", "uplink_mbps": 6, **HOST},
+        ],
+        "links": {level: {"bandwidth_mbps": 9, "latency_us": 1.0} for level in ("rack", "host")},
+    }
+    placed = into(tmp_path, cluster, [tmp_path / "ib.txt"]).document
+    assert placed.own_uplinks == {("rack", "k0"): 7, host: 400_000}
+    assert [entry.name for entry in placed.hosts] == ["u2h2", "u2h3", "x"]
+
+
 def test_a_rate_that_is_not_known_leaves_uplinks_out(tmp_path):
     text = printed(rails(2, 4, 1, 2)).replace("4xNDR", "4xZDR", 1)
     made = convert(tmp_path, text)
