@@ -27,6 +27,7 @@ from placewright.cli.verbs.options import (
     labels_of_accelerators,
     write_conversion,
     write_dump,
+    write_noted,
 )
 
 if TYPE_CHECKING:
@@ -246,7 +247,6 @@ def convert_fabric(
     from placewright.cli.views.tables import document_text
     from placewright.instances.converters import read_fabric
     from placewright.instances.errors import InvalidInputError
-    from placewright.instances.io.files import write
 
     try:
         made = read_fabric(files, into=into, model=model)
@@ -254,11 +254,8 @@ def convert_fabric(
         if error.file is None:
             raise wrong_argument(error, "--model") from None
         raise
-    with interrupts.writing(output):
-        write(made.document, output)
-    for line in made.book.lines():
-        note(line)
-    note_written(output, f"fabric: {document_text(made.document)}")
+    summary = f"fabric: {document_text(made.document)}"
+    write_noted(made.document, output, made.book.lines(), summary)
 
 
 def convert_graph(
@@ -275,24 +272,10 @@ def convert_graph(
     """
     check_output(output, graph)
     from placewright.cli.views.tables import document_text
-    from placewright.instances.checks.cluster import check_cluster
-    from placewright.instances.documents.cluster import ClusterDocument
-    from placewright.instances.errors import InvalidInputError
-    from placewright.instances.io.files import write
-    from placewright.instances.io.graph_files import load_graph
-    from placewright.topology.graph_reader import read_graph
+    from placewright.instances.io.graph_files import load_cluster_of_graph
 
-    read = load_graph(graph)
-    try:
-        cluster = ClusterDocument.from_graph(read)
-        check_cluster(cluster)
-    except InvalidInputError as error:
-        raise error.inside(graph) from None
-    with interrupts.writing(output):
-        write(cluster, output)
-    for line in read_graph(read).left_out:
-        note(line)
-    note_written(output, f"graph: {document_text(cluster)}")
+    cluster, left_out = load_cluster_of_graph(graph)
+    write_noted(cluster, output, left_out, f"graph: {document_text(cluster)}")
 
 
 def convert_gpu_links(
@@ -330,7 +313,7 @@ def convert_gpu_links(
     from placewright.instances.converters import read_gpu_links
     from placewright.instances.converters.gpu_links.convert import model_of_hosts, with_gpu_links
     from placewright.instances.errors import InvalidInputError
-    from placewright.instances.io.files import load, write
+    from placewright.instances.io.files import load
 
     try:
         if into is None or hosts is None:
@@ -345,11 +328,7 @@ def convert_gpu_links(
         if error.path and error.path[0] in ("name", "gpu_model", "hosts") and error.value:
             raise wrong_argument(error, f"--{error.path[0]}".replace("_", "-")) from None
         raise
-    with interrupts.writing(output):
-        write(document, output)
-    for line in made.book.lines():
-        note(line)
-    note_written(output, made.summary)
+    write_noted(document, output, made.book.lines(), made.summary)
 
 
 def convert_openb(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from placewright.cli.interrupts import interrupts
 
 if TYPE_CHECKING:
     from placewright.instances.converters import Conversion, LiveConversion
+    from placewright.instances.documents.base import Document
 
 SOLVING_TIME = read_seconds(0, 86_400)
 Gpus = Annotated[int, typer.Option(metavar="N", help="GPUs of the cluster, a multiple of 8.")]
@@ -105,16 +106,23 @@ PolicyFile = Annotated[
 def write_dump(made: LiveConversion, output: str, policy: str | None = None) -> None:
     """Write the round of a dump, and say on stderr what of the dump is not in it."""
     from placewright.instances.converters.support.live import GivenPolicy
-    from placewright.instances.io.files import write
 
     made = made if policy is None else GivenPolicy(policy).of(made)
-    with interrupts.writing(output):
-        write(made.round, output)
-    for line in made.book.lines():
-        note(line)
+    notes = list(made.book.lines())
     if made.ignored:
-        note(f"files without what is read: {', '.join(made.ignored)}")
-    note_written(output, made.summary)
+        notes.append(f"files without what is read: {', '.join(made.ignored)}")
+    write_noted(made.round, output, notes, made.summary)
+
+
+def write_noted(document: Document, output: str, notes: Iterable[str], summary: str) -> None:
+    """Write a document, and say on stderr what of its source is not in it, or is guessed."""
+    from placewright.instances.io.files import write
+
+    with interrupts.writing(output):
+        write(document, output)
+    for line in notes:
+        note(line)
+    note_written(output, summary)
 
 
 BeforeAfterPicture = Annotated[

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 from xml.parsers import expat
 
+from placewright.instances.checks.cluster import check_cluster
+from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.io import streams, yaml_json
 from placewright.instances.io.files import AnyPath, load_text, parse_values
 from placewright.topology.graph import GRAPH_ATTRIBUTES, NODE_ATTRIBUTES, Node
+from placewright.topology.graph_reader import read_graph
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -59,6 +62,23 @@ def load_graph(path: AnyPath) -> nx.Graph[Any]:
         return _read_node_link(parse_values(text, file))
     except InvalidInputError as error:
         raise error.inside(file) from None
+
+
+def load_cluster_of_graph(path: AnyPath) -> tuple[ClusterDocument, Sequence[str]]:
+    """Read the cluster that a file of a graph describes; also return what of it is left out.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or is no graph of a cluster.
+    """
+    graph = load_graph(path)
+    try:
+        cluster = ClusterDocument.from_graph(graph)
+        check_cluster(cluster)
+    except InvalidInputError as error:
+        raise error.inside(os.fspath(path)) from None
+    return cluster, read_graph(graph).left_out
 
 
 def write_graph(graph: nx.Graph[Any], path: AnyPath) -> None:
