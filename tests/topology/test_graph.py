@@ -311,3 +311,9 @@ def test_the_graphs_containment_is_that_of_the_domain_arrays(cluster: Cluster) -
             gpus = sorted(down.nodes[n]["index"] for n in below if n[0] == "gpu")
             start = cluster.gpu_start
             assert gpus == [g for h in held for g in range(start[h], start[h + 1])]
+
+
+@settings(max_examples=60)
+@given(clusters(), st.sampled_from(["host", "gpu"]))
+def test_drawn_clusters_come_back_from_their_graphs(cluster: Cluster, detail: Any) -> None:
+    assert Cluster.from_graph(cluster.to_graph(detail)) == cluster
