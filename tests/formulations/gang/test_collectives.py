@@ -163,7 +163,12 @@ def test_no_plan_beats_a_bound_of_trees_and_meshes(
     set_parameters(monkeypatch, "run", max_exact_variables=cells)
 
     @settings(max_examples=tried(60), **STABLE)
-    @given(rounds(patterns=("ring", "tree"), models=(*SWITCHED, "hgx-v100-8")))
+    @given(
+        rounds(
+            patterns=("ring", "tree"),
+            models=(*SWITCHED, "hgx-v100-8", "a100-pcie-8-bridged", "mi250x-8"),
+        )
+    )
     def check(round_: Round) -> None:
         plan = solve_round(round_, gap=0.0, isolation="none")
         assert verify(round_, plan).ok
