@@ -18,6 +18,7 @@ from placewright.instances.converters.gpu_links.nvidia_smi import is_nvidia_smi,
 from placewright.instances.converters.gpu_links.rocm_smi import (
     is_rocm_smi,
     read_rocm_smi,
+    values_of_amd_smi,
     values_of_tables,
 )
 from placewright.instances.converters.gpu_links.said import SaidLinks
@@ -37,7 +38,10 @@ from placewright.topology import LINK_MATRICES
 
 MAX_CHARACTERS = 8 << 20
 MAX_NAME = 200
-_EXPECTED = "expected what nvidia-smi topo -m or rocm-smi --showtopo prints, or NCCL dumps"
+_EXPECTED = (
+    "expected what nvidia-smi topo -m, rocm-smi --showtopo or amd-smi topology --json prints, or "
+    "NCCL dumps"
+)
 _UNKNOWN_MODEL = "gpu"
 
 
@@ -106,6 +110,10 @@ def _named(path: str) -> str:
     return f"{stem}-links" if stem in LINK_MATRICES else stem
 
 
+def _list_in(text: str) -> str:
+    return text[text.rfind("[", 0, text.find("{")) : text.rfind("]") + 1]
+
+
 def _said(text: str) -> SaidLinks:
     if is_nccl(text):
         return read_nccl(text)
@@ -115,9 +123,11 @@ def _said(text: str) -> SaidLinks:
     if is_nvidia_smi(text):
         return read_nvidia_smi(text)
     start = text.find("{")
+    is_list = text[: max(start, 0)].rstrip().endswith("[")
     if start >= 0:
         # The tool prints warnings before and after its object, in lines of their own.
-        values = parse_json(text[start : text.rfind("}") + 1])
+        whole = parse_json(text[start : text.rfind("}") + 1] if not is_list else _list_in(text))
+        values = values_of_amd_smi(whole) if isinstance(whole, list) else whole
     if not is_rocm_smi(values):
         raise InvalidInputError(_EXPECTED)
     return read_rocm_smi(values)

@@ -1,4 +1,4 @@
-"""`rocm-smi --showtopo`, as JSON or text: type, weight, hops of each pair, and NUMA nodes."""
+"""`rocm-smi --showtopo`, as JSON or text, and `amd-smi topology --json`: the link of each pair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from placewright.instances.converters.gpu_links.said import (
 )
 
 _PAIR = re.compile(
-    r"\(Topology\) (weight|hops|link type) between (?:DRM )?devices (\d{1,4}) and (\d{1,4})",
+    r"\(Topology\) (weight|hops|link type|bandwidth) between (?:DRM )?devices "
+    r"(\d{1,4}) and (\d{1,4})",
     re.IGNORECASE,
 )
 _CARD = re.compile(r"(?:card|gpu)\s?\[?(\d{1,4})\]?", re.IGNORECASE)
@@ -24,6 +25,15 @@ _NUMA = re.compile(r"\(Topology\) Numa (?:Node|Affinity)", re.IGNORECASE)
 _TABLE = re.compile(r"(weight|hops|link type) between two GPUs", re.IGNORECASE)
 _ROW = re.compile(r"GPU(\d{1,4})((?:\s+[\w/]+)+)\s*")
 _NODE = re.compile(r"GPU\[(\d{1,4})\]\s*: *(\(Topology\) Numa Node): *(-?\d+)", re.IGNORECASE)
+_BANDWIDTH = re.compile(r"(\d{1,9})-(\d{1,9})")
+"""Of one link, and of all of a pair."""
+
+_OF_AMD_SMI = {
+    "weight": "weight",
+    "num_hops": "hops",
+    "link_type": "link type",
+    "bandwidth": "bandwidth",
+}
 _WEIGHT_OF_A_HOP = 15
 """Of XGMI; weights of other links are sums of more."""
 
@@ -48,6 +58,19 @@ def values_of_tables(text: str) -> dict[str, Any]:
     return found
 
 
+def values_of_amd_smi(listed: list[Any]) -> dict[str, Any]:
+    """Return what amd-smi lists of each GPU's links, as rocm-smi says it."""
+    system: dict[str, str] = {}
+    for one in listed:
+        links = one.get("links") if isinstance(one, dict) else None
+        for link in links if isinstance(links, list) else ():
+            if isinstance(link, dict) and link.get("link_status") != "DISABLED":
+                pair = f"between devices {one.get('gpu')} and {link.get('gpu')}"
+                told = ((name, link[key]) for key, name in _OF_AMD_SMI.items() if key in link)
+                system |= {f"(Topology) {name} {pair}": str(value) for name, value in told}
+    return {"system": system}
+
+
 def is_rocm_smi(values: Any) -> bool:
     """Whether values have a pair of devices as the tool calls them."""
     system = values.get("system") if isinstance(values, dict) else None
@@ -70,6 +93,8 @@ def read_rocm_smi(values: dict[str, Any]) -> SaidLinks:
         match = _PAIR.fullmatch(str(key))
         if match is not None:
             i, j = sorted((int(match[2]), int(match[3])))
+            if i == j:
+                continue
             pairs.setdefault((i, j), {}).setdefault(match[1].lower(), str(value).strip().upper())
     numa = _numa(values)
     devices = sorted({*numa, *(device for pair in pairs for device in pair)})
@@ -100,8 +125,10 @@ def _word(said: SaidLinks, told: dict[str, str], a: int | None, b: int | None) -
     kind = told.get("link type", "")
     if kind == "XGMI":
         hops = max(_number(told.get("hops")), -(-_number(told.get("weight")) // _WEIGHT_OF_A_HOP))
-        word = "XGMI" if hops <= 1 else f"XGMI-{hops}"
-        said.words[word] = LinkWord("xgmi", hops=max(hops, 1))
+        width = _BANDWIDTH.fullmatch(told.get("bandwidth", ""))
+        lanes = int(width[2]) // int(width[1]) if width and hops <= 1 and int(width[1]) else 1
+        word = f"XGMI-{hops}" if hops > 1 else "XGMI" if lanes <= 1 else f"XGMI{lanes}"
+        said.words[word] = LinkWord("xgmi", max(lanes, 1), max(hops, 1))
         return word
     if kind in ("PCIE", "PCI", "PCIEXPRESS"):
         hops = _number(told.get("hops"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -156,8 +157,10 @@ def many_words() -> str:
     ("text", "told"),
     [
         ("", "empty"),
-        ("nothing of the kind", "expected what nvidia-smi topo -m or rocm-smi"),
-        ('{"system": {}}', "expected what nvidia-smi topo -m or rocm-smi"),
+        ("nothing of the kind", "expected what nvidia-smi topo -m, rocm-smi"),
+        ("[{}]", "expected what nvidia-smi topo -m, rocm-smi"),
+        ('[1, {"gpu": 0, "links": [0]}]', "expected what nvidia-smi topo -m, rocm-smi"),
+        ('{"system": {}}', "expected what nvidia-smi topo -m, rocm-smi"),
         (TWO.replace("GPU1\tNV4\t X ", "GPU2\tNV4\t X "), ":1: has no row of GPU1"),
         (TWO.replace("GPU1\tNV4\t X \t0-3", "GPU1\tNV4"), ":3: row of GPU1 has 1 words"),
         (TWO.replace("X \tNV4", "X \tNV"), ":2: 'NV': expected X, NV# or one of PIX"),
@@ -237,6 +240,19 @@ def test_rocm_tables_as_text_whose_hops_tell_the_sockets(tmp_path):
         "PCIE-SYS PCIE-SYS PCIE-SYS X",
     )
     assert made.matrix.numa == (0, 0, 1, 4)
+
+
+def test_amd_smi_lists_the_links_of_each_gpu_and_how_wide_they_are(tmp_path):
+    def link(gpu, kind, weight, bandwidth="N/A", status="ENABLED"):
+        told = {"gpu": gpu, "weight": weight, "link_status": status, "link_type": kind}
+        return {**told, "num_hops": 0 if kind == "SELF" else 1, "bandwidth": bandwidth}
+
+    first = [link(0, "SELF", 0), link(1, "XGMI", 15, "50000-200000"), link(2, "XGMI", 30)]
+    third = [link(2, "SELF", 0), link(1, "XGMI", 15, "50000-50000", "DISABLED")]
+    listed = [{"gpu": 0, "bdf": "0:0", "links": first}, {"gpu": 2, "links": third}]
+    made = read(tmp_path, f"WARNING: no NUMA\n{json.dumps(listed, indent=4)}\n", gpu_model="MI250X")
+    assert made.matrix.gpus == ("X XGMI4 XGMI-2", "XGMI4 X -", "XGMI-2 - X")
+    assert made.matrix.classes["XGMI4"].bandwidth_mbps == 200 * 8000
 
 
 def test_rocm_warnings_around_the_object_and_xgmi_over_hops(tmp_path):
