@@ -227,6 +227,13 @@ class Cluster:
         self._set("wan", dict(self.wan))
         for level in self.links:
             self.level_index(level)
+        known = {level: set(self.names[self.level_index(level)]) for level, _ in self.own_uplinks}
+        for level, name in self.own_uplinks:
+            if level not in self.links or name not in known[level]:
+                raise ValueError(
+                    f"uplink of {level} {name!r} has no link of its level, or is of no domain; "
+                    f"expected a domain of a level in links"
+                )
         outermost = set(self.names[0])
         for a, b in self.wan:
             for end in (a, b):

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MAX_GPUS_PER_HOST = 1024
+MAX_LINKED_GPUS = 128
 
 HostName = Annotated[str, Field(min_length=1, max_length=253, pattern=HOST_NAME)]
 
@@ -111,7 +112,7 @@ class LinkMatrix(Document):
 
     name: Name
     classes: dict[Name, LinkClass] = Field(max_length=64)
-    gpus: Many[LinkRow] = Field(min_length=1, max_length=MAX_GPUS_PER_HOST)
+    gpus: Many[LinkRow] = Field(min_length=1, max_length=MAX_LINKED_GPUS)
     nics: Many[LinkRow] = Field(default=(), max_length=64)
     numa: Many[Index] = ()
     source: Annotated[str, Field(max_length=1024)] = ""

@@ -164,3 +164,12 @@ def test_whole_free_counts_untouched_gpus_per_host(cluster: Cluster) -> None:
 def test_links_refuse_nonsense(bandwidth: int, latency: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Link(bandwidth, latency)
+
+
+def test_an_uplink_of_its_own_is_of_a_domain_whose_level_has_links(cluster: Cluster) -> None:
+    links = {"rack": Link(9, 1.0)}
+    known = replace(cluster, links=links, own_uplinks={("rack", "east"): 5})
+    assert known.uplink_mbps(0).tolist() == [5, 9]
+    for own in ({("rack", "north"): 5}, {("host", "a"): 5}):
+        with pytest.raises(ValueError, match="expected a domain of a level in links"):
+            replace(cluster, links=links, own_uplinks=own)
