@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placewright.explain.gpu_links import LinkAudit, audit_links
 from placewright.explain.move_curve import MoveCurve, Moves, WithinMoves, has_moves
 from placewright.explain.places import Fragmentation, fragmentation_of, is_measured
 from placewright.instances.checks.round import checked
@@ -38,6 +39,8 @@ class Audit:
     placed, moved
         Fragmentation as the placement leaves it, and after all moves of the curve and their starts;
         None where it is not measured.
+    links
+        How the GPUs of tasks are joined, and what moves would mend; None if no links differ.
     """
 
     verification: Verification
@@ -46,6 +49,7 @@ class Audit:
     within: WithinMoves | None = None
     placed: Fragmentation | None = None
     moved: Fragmentation | None = None
+    links: LinkAudit | None = None
 
     @property
     def ok(self) -> bool:
@@ -72,8 +76,8 @@ def audit(
     moves
         Also look for the best plan that moves at most so many jobs.
     time_limit, backend, isolation
-        As for `solve_round`, of each search: that for bounds, that for moves, and that for the best
-        plan with so many `moves`.
+        As for `solve_round`, of each search: that for bounds, that for moves, that for the best
+        plan with so many `moves`, and that for moves that mend links.
     """
     round = _as_planned(checked(round), plan)  # noqa: A001
     verification = verify(round, plan.model_copy(update={"certificate": None}))
@@ -81,10 +85,10 @@ def audit(
         return Audit(verification=verification)
     plan = plan.completed(round.names)
     terms = prove_bounds(round, plan, time_limit=time_limit, backend=backend, isolation=isolation)
-    curve = within = placed = moved = None
+    curve = within = placed = moved = running = None
     if has_moves(round):
         search = Moves(round, plan, time_limit=time_limit, backend=backend, isolation=isolation)
-        curve = search.curve
+        curve, running = search.curve, search.round
         if moves is not None:
             within = search.within(moves)
             curve = curve.with_point(within.point)
@@ -93,6 +97,9 @@ def audit(
         placed = fragmentation_of(led_to)
         if curve is not None and len(curve.points) > 1:
             moved = fragmentation_of(apply_plan(led_to, curve.points[-1].plan, restart_s={}))
+    links = audit_links(
+        round, plan, running, time_limit=time_limit, backend=backend, isolation=isolation
+    )
     return Audit(
         verification=verification,
         terms=terms,
@@ -100,6 +107,7 @@ def audit(
         within=within,
         placed=placed,
         moved=moved,
+        links=links,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection
 
 from placewright.formulations.gang.problem.limits import accounts_of, held_before, limits_of
@@ -22,20 +23,21 @@ def current_placement(round: Round) -> tuple[Round, Plan]:  # noqa: A002
     Running jobs become pending ones, and the plan starts them in their places: bounds of that round
     speak of all placements of what runs and waits. Those that are pinned stay where they are, and
     so do those that could not be started where they run: they hold some of a quota, cap or pool of
-    which all hold more than it has, or their host has failed since, or takes no new jobs. What
-    waits goes on waiting, and has no reservations: what runs says none.
+    which all hold more than it has, or their host has failed since, or takes no new jobs. Those
+    whose GPUs are not joined as they ask run on, and may move where they are. What waits goes on
+    waiting, and has no reservations: what runs says none.
     """
     round = checked(round)  # noqa: A001
     round = trusted(without_reservations(round))  # noqa: A001
     pinned = {j.name for j in round.jobs if j.running is not None and j.running.pinned}
     pinned |= _beyond_limits(round)
     decided, plan = _decided(round, pinned)
-    refused = {
-        plan.decisions[int(found[1])].job
-        for violation in verify(trusted(decided), plan).violations
-        if (found := _DECISION.match(violation.where))
-    }
-    return _decided(round, pinned | refused) if refused else (decided, plan)
+    refused: defaultdict[str, set[str]] = defaultdict(set)
+    for violation in verify(trusted(decided), plan).violations:
+        if found := _DECISION.match(violation.where):
+            refused[plan.decisions[int(found[1])].job].add(violation.rule)
+    unjoined = {job for job, rules in refused.items() if rules == {"gpu_links"}}
+    return _decided(round, pinned | (refused.keys() - unjoined), unjoined)
 
 
 def _beyond_limits(round_: Round) -> set[str]:
@@ -67,7 +69,9 @@ def _beyond_limits(round_: Round) -> set[str]:
     return found
 
 
-def _decided(round_: Round, staying: Collection[str]) -> tuple[Round, Plan]:
+def _decided(
+    round_: Round, staying: Collection[str], unjoined: Collection[str] = ()
+) -> tuple[Round, Plan]:
     jobs = []
     decisions = []
     for job in round_.jobs:
@@ -76,7 +80,7 @@ def _decided(round_: Round, staying: Collection[str]) -> tuple[Round, Plan]:
             decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT))
         elif job.name in staying:
             job = job.model_copy(update={"running": running.model_copy(update={"pinned": True})})
-        else:
+        elif job.name not in unjoined:
             job = job.model_copy(update={"running": None})
         if running is not None:
             kind = DecisionKind.KEEP if job.running else DecisionKind.START

@@ -29,6 +29,7 @@ from placewright.cli.verbs.verify import (
 
 if TYPE_CHECKING:
     from placewright.explain.audit import Audit
+    from placewright.explain.gpu_links import LinkAudit
     from placewright.explain.move_curve import MoveCurve
     from placewright.explain.places import Fragmentation
     from placewright.instances.documents.plan import Plan
@@ -131,6 +132,7 @@ def _print(round_: Round, found: Audit) -> None:
     from placewright.cli.views.gang.audit_tables import (
         fragmentation_table,
         print_curve,
+        print_links,
         verdict_text,
     )
     from placewright.cli.views.gang.tables import terms_table
@@ -148,6 +150,8 @@ def _print(round_: Round, found: Audit) -> None:
         moves = found.curve.points[-1].moves
     if found.placed is not None:
         print_table(console, fragmentation_table(found.placed, found.moved, moves))
+    if found.links is not None:
+        print_links(console, found.links)
 
 
 def _draw(found: Audit, round_: Round, path: str) -> None:
@@ -206,7 +210,16 @@ def _object(plan: Plan, found: Audit) -> dict[str, object]:
             for name, state in (("placed", found.placed), ("moved", found.moved))
             if state is not None
         }
+    if found.links is not None:
+        made["gpu_links"] = _links_object(found.links)
     return made
+
+
+def _links_object(found: LinkAudit) -> dict[str, object]:
+    from dataclasses import asdict
+
+    mended = None if found.mended is None else asdict(found.mended)
+    return {"placed": asdict(found.placed), "mended": mended, "moves": found.moved}
 
 
 def _curve_object(curve: MoveCurve) -> dict[str, object]:

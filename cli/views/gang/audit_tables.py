@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from placewright.cli.format.console import BANDS, LARGE, MAX_ROWS, print_rest, print_table, table
+from placewright.cli.views.gang.tables import print_moves
 from placewright.instances.derived.phrases import count, plural, several
 from placewright.instances.policies import sense_of
 from placewright.report.facts.jobs import OUTCOMES, moves_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
+    from placewright.explain.gpu_links import LinkAudit
     from placewright.explain.move_curve import MoveCurve, MovePoint, WithinMoves
     from placewright.explain.places import Fragmentation
     from placewright.instances.documents.plan import TermResult
@@ -272,6 +274,32 @@ def _print_order(console: Console, curve: MoveCurve) -> None:
             )
     print_table(console, made)
     print_rest(console, step, "more move")
+
+
+def links_text(found: LinkAudit) -> str:
+    """Say how many tasks could be joined better on their hosts, and what moves do about it."""
+    placed = found.placed
+    text = f"of {count(placed.tasks, 'task')} of two or more GPUs on hosts whose links differ"
+    if not placed.worse:
+        return f"Links: none {text} could be joined better on its host."
+    told = [f"{placed.across:,} across NUMA nodes"] if placed.across else []
+    if placed.asking:
+        told.append(f"{placed.worse_asking:,} of the {placed.asking:,} that ask for links")
+    text = f"Links: {placed.worse:,} {text} could be joined better there"
+    text += f" ({', '.join(told)})" if told else ""
+    if found.plan is None:
+        return f"{text}."
+    mend = "mends" if len(found.moved) == 1 else "mend"
+    return f"{text}; {count(len(found.moved), 'move')} {mend} {found.mends:,}."
+
+
+def print_links(console: Console, found: LinkAudit) -> None:
+    """Print how tasks are joined, and the moves that mend links, in their order."""
+    console.print(links_text(found), soft_wrap=True)
+    console.print()
+    if found.plan is not None and found.running is not None:
+        jobs = {job.name: job for job in found.running.jobs}
+        print_moves(console, moves_of(jobs, found.plan), MAX_ROWS)
 
 
 def fragmentation_table(placed: Fragmentation, moved: Fragmentation | None, moves: int) -> Table:
