@@ -42,7 +42,7 @@ def valid_pair(
     check_one_stdin(round_file, plan_file)
     check_output(output, round_file, plan_file)
     from placewright.instances.derived.doubts import told_of
-    from placewright.instances.exporters.needs import obeying
+    from placewright.instances.exporters.needs import GPU_LINKS, obeying
     from placewright.instances.io.files import load_plan, load_round
     from placewright.instances.verify import verify
 
@@ -51,7 +51,7 @@ def valid_pair(
     verification = verify(round_, plan)
     if not verification.ok:
         raise typer.Exit(report_violations(verification, plan_file))
-    rules = {told.caveat.rule for told in told_of(round_)}
+    rules = {GPU_LINKS.rule, *(told.caveat.rule for told in told_of(round_))}
     for rule in (rule for rule in despite or () if rule not in rules):
         note(f"placewright: --despite {rule}: no job or host has this rule")
     left = obeying(round_, plan.completed(round_.names), despite or ())
@@ -76,8 +76,12 @@ def export_csv(
 
     Example: placewright export csv round.json plan.json -o plan.csv
     """
-    round_, plan = valid_pair(round_file, plan_file, output, despite)
     from placewright.instances.exporters.csv_table import plan_csv
+    from placewright.instances.exporters.needs import GPU_LINKS
+
+    # A table names the GPUs of each task.
+    told = (*(despite or ()), GPU_LINKS.rule)
+    round_, plan = valid_pair(round_file, plan_file, output, told)
 
     write_export(plan_csv(round_, plan), output, f"csv: {count(len(plan.decisions), 'job')}")
 

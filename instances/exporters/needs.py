@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from placewright.instances.checks.round import checked
+from placewright.instances.derived.joined_tasks import joined_tasks
 from placewright.instances.derived.phrases import count, several
 from placewright.instances.derived.ranges import expand
-from placewright.instances.documents.caveats import hard_caveats
+from placewright.instances.documents.caveats import Caveat, hard_caveats
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -87,6 +88,24 @@ _SENDS = (DecisionKind.START, DecisionKind.MIGRATE)
 _GOES = (*_SENDS, DecisionKind.PREEMPT)
 
 
+GPU_LINKS = Caveat(
+    rule="gpu-links",
+    text="which GPUs of a host it gets is not told, and not all are joined as it asks",
+)
+
+
+def _unjoined(round_: Round, plan: Plan) -> set[str]:
+    """Return the jobs that need some GPUs of a host rather than others, for the links of these."""
+    return {
+        one.job
+        for one in joined_tasks(round_, plan)
+        if one.group.gpu_links is not None
+        and one.group.gpu_links.is_required
+        and not one.links.is_uniform
+        and len(one.task.gpus) < one.links.gpus
+    }
+
+
 class Obeying(NamedTuple):
     """What is left of a plan, and a line for each rule for which something is left out."""
 
@@ -98,7 +117,8 @@ def obeying(round_: Round, plan: Plan, despite: Collection[str] = ()) -> Obeying
     """Return a plan that starts and moves no job against a hard caveat of it or of its hosts.
 
     Such jobs wait, or stay where they are, as do those that would stop for them alone, and those
-    that need their room. `despite` are rules of caveats that do not matter.
+    that need their room. `despite` are rules of caveats that do not matter. Jobs that require links
+    between GPUs have one where other GPUs of a host would not do, as nobody is told which they get.
     """
     jobs = {job.name: job for job in checked(round_).jobs}
     of_host = {
@@ -106,15 +126,16 @@ def obeying(round_: Round, plan: Plan, despite: Collection[str] = ()) -> Obeying
         for host in round_.cluster.hosts
         for name in expand(host.name)
     }
+    unjoined = _unjoined(round_, plan)
     left: dict[tuple[str, str], list[str]] = {}
     goes = {one.job for one in plan.decisions if one.decision in _GOES}
     can = set(goes)
     for one in plan.decisions:
         if one.decision in _SENDS:
             hosts = dict.fromkeys(task.host for task in one.tasks)
-            told = dict.fromkeys(
-                (*hard_caveats(jobs[one.job].annotations), *(c for h in hosts for c in of_host[h]))
-            )
+            mine = hard_caveats(jobs[one.job].annotations)
+            mine += (GPU_LINKS,) if one.job in unjoined else ()
+            told = dict.fromkeys((*mine, *(c for h in hosts for c in of_host[h])))
             for caveat in (caveat for caveat in told if caveat.rule not in despite):
                 left.setdefault((caveat.rule, caveat.text), []).append(one.job)
                 can.discard(one.job)

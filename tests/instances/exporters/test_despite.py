@@ -7,15 +7,21 @@ from typing import Any
 import pytest
 
 from placewright import Plan, Round, solve_round
+from placewright.cli.app import main
 from placewright.instances.documents.caveats import Caveat, annotation_of
 from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.exporters.kueue import kueue_script
 from placewright.instances.exporters.needs import obeying
 from placewright.instances.exporters.slurm import slurm_script, slurm_steps
+from placewright.instances.io.files import write
 from tests.support.slurm_dumps import convert, job
 
 SPREAD = annotation_of([Caveat(rule="spread", text="topology spread is not read")])
 WISH = annotation_of([Caveat(rule="wish", text="wishes are not read", hard=False)])
+
+
+PAIRED = ["X NV PIX PIX", "NV X PIX PIX", "PIX PIX X NV", "PIX PIX NV X"]
+ALIKE = ["X NV NV NV", "NV X NV NV", "NV NV X NV", "NV NV NV X"]
 
 
 def preempting(*, notes: dict[str, str], of_host: dict[str, str] | None = None) -> Round:
@@ -96,3 +102,43 @@ def test_comments_and_events_say_what_is_not_obeyed(tmp_path):
     assert "; as far as the round knows: --contiguous is not read" in script
     assert "start 1 on" in str(slurm_steps(round_, plan).steps)
     assert not kueue_script(round_, plan).calls
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "gpus", "waits"),
+    [
+        (PAIRED, {"required": "nvlink"}, 2, True),
+        (PAIRED, {}, 2, False),
+        (PAIRED, {"required": "pcie"}, 4, False),  # which are all GPUs of the host
+        (ALIKE, {"required": "nvlink"}, 2, False),
+    ],
+)
+def test_who_needs_some_gpus_rather_than_others_is_not_sent_where_none_are_named(
+    rows, asked, gpus, waits, tmp_path
+):
+    classes = {
+        "NV": {"kind": "nvlink", "bandwidth_mbps": 400},
+        "PIX": {"kind": "pcie", "bandwidth_mbps": 100},
+    }
+    host = {"name": "h0", "gpus": 4, "gpu_model": "A", "gpu_links": "m"}
+    links = [{"name": "m", "classes": classes, "gpus": rows}]
+    group = {"gpu": gpus, "gpu_links": asked}
+    round_ = Round.model_validate(
+        {
+            "cluster": {"gpu_links": links, "hosts": [host]},
+            "policy": {"terms": ["value", "gpu_links"]},
+            "jobs": [{"name": "new", "options": [{"groups": [group]}]}],
+        }
+    )
+    plan = solve_round(round_, isolation="none")
+    assert kinds(plan) == {"new": "start"}
+    left = obeying(round_, plan)
+    assert kinds(left.plan) == {"new": "wait" if waits else "start"}
+    assert kinds(obeying(round_, plan, ["gpu-links"]).plan) == {"new": "start"}
+    said = "not done: 1 job (new): which GPUs of a host it gets is not told, and not all are joined"
+    assert [line.startswith(said) for line in left.lines] == [True] * waits
+    files = [str(tmp_path / name) for name in ("r.json", "p.json", "plan.csv")]
+    write(round_, files[0])
+    write(plan, files[1])
+    assert main(["export", "csv", *files[:2], "-o", files[2]]) == 0
+    assert "start" in (tmp_path / "plan.csv").read_text()
