@@ -53,7 +53,7 @@ from placewright.instances.documents.caveats import Caveat, annotation_of, cavea
 from placewright.instances.documents.source_keys import WAITING_PART
 
 _T = TypeVar("_T")
-_VENDOR = re.compile(r"/.*([gnxtdvm]pu|gcu|mlu|dcu|accel|ascend|gaudi|neuron)", re.IGNORECASE)
+_VENDOR = re.compile(r"[^/]*/.*([gnxtdvm]pu|gcu|mlu|dcu|accel|ascend|gaudi|neuron)", re.IGNORECASE)
 """What names of resources have in them that may be GPUs."""
 
 _SAME_DEVICES = Rule("same-devices", "that Neuron cores are of the devices beside is not read")
@@ -409,7 +409,7 @@ class PodJobs:
     def _why_no_gpu(self, pod: Pod, wanted: Amounts) -> str:
         if pods.slices(wanted) or pods.shares_gpus(pod):
             return _SHARES
-        named = sorted(name for name in wanted.others if _VENDOR.search(name))
+        named = sorted(name for name in wanted.others if _VENDOR.match(name))
         if named and not pod.spec.resourceClaims:
             return f"asks for no GPU that is known, but {named[0]} (see --accelerator)"
         return _CLAIMS if pod.spec.resourceClaims else "asks for no GPU"

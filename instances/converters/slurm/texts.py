@@ -93,7 +93,7 @@ Truth = Annotated[bool, BeforeValidator(_flag)]
 
 # What scontrol and sacctmgr print as text, as rows of texts by name.
 
-PAIR = re.compile(r"([A-Za-z]+)=(\S*)")
+PAIR = re.compile(r"(?<![A-Za-z])([A-Za-z]+)=(\S*)")
 _DURATION = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,6})")
 _NOTHING = ("(null)", "N/A", "n/a")
 _NO_LIMIT = frozenset({"", "-1", "INFINITE", "NONE", "UNLIMITED", "PARTITION_LIMIT"})

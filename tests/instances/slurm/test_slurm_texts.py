@@ -12,6 +12,7 @@ from placewright.instances.converters import read_slurm
 from placewright.instances.converters.slurm.texts import (
     Gres,
     Tres,
+    blocks,
     compress,
     expand,
     matches,
@@ -172,3 +173,8 @@ def test_a_text_without_parents_is_noted_if_there_are_limits(tmp_path):
     table = "Cluster|Account|User|ParentName|GrpTRES\nlab|research||root|gres/gpu=16\n"
     made = convert(tmp_path, [], associations=table)
     assert not any("ParentName" in line for line in made.book.lines())
+
+
+def test_a_long_run_of_letters_takes_no_longer_than_it_is() -> None:
+    """By backtracking from each of them this would take an hour."""
+    assert blocks("JobId=1 " + "a" * 2_000_000, "JobId") == [{"JobId": "1"}]
