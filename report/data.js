@@ -64,6 +64,7 @@ const MAP = (() => {
     model: unrun(raw.model),
     condition: unrun(raw.condition),
     gpuCondition: unrun(raw.gpuCondition),
+    linksOf: unrun(raw.linksOf),
   };
 })();
 

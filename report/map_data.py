@@ -11,6 +11,9 @@ from placewright.instances.errors import printable
 from placewright.report.columns import Names, ranges, runs
 from placewright.report.facts.jobs import Condition
 from placewright.report.panels.subject import Subject
+from placewright.report.text import megabits
+from placewright.topology import GpuLinks
+from placewright.topology.gpu_links import MOST_GPUS, words_of_links
 
 SAME = -2
 """Of a GPU that is held as in the first state."""
@@ -34,6 +37,22 @@ def map_data(subject: Subject) -> dict[str, Any]:
         "gpuCondition": runs(gpu),
         "states": [runs(first), *(runs(np.where(one == first, SAME, one)) for one in later)],
         "shared": holders.shared,
+        "links": [_words(links) for links in cluster.gpu_links],
+        "linksOf": runs(cluster.gpu_links_of),
+    }
+
+
+def _words(links: GpuLinks) -> dict[str, Any]:
+    """Return the link matrix of a host as words, and what they mean; no rows of many GPUs."""
+    said = words_of_links(links)
+    rows = said["gpus"] if links.gpus <= MOST_GPUS else []
+    return {
+        "name": printable(links.name),
+        "rows": [row.split() for row in rows],
+        "words": [
+            f"{word}: {one['kind']}, {megabits(one['bandwidth_mbps'])}"
+            for word, one in said["classes"].items()
+        ],
     }
 
 

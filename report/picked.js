@@ -22,7 +22,41 @@ function cellText(cell, state) {
 }
 
 function showGpu(gpu) {
-  byId("picked").replaceChildren(...describeGpu(gpu).map((line, n) => element(n ? "p" : "h3", line)));
+  const lines = describeGpu(gpu).map((line, n) => element(n ? "p" : "h3", line));
+  byId("picked").replaceChildren(...lines, ...linkMatrix(MAP.hostOf[gpu], [gpu]));
+}
+
+// How the GPUs of a host are joined, some of them marked; nothing where no link is known.
+function linkMatrix(host, marked) {
+  const links = MAP.links[MAP.linksOf[host]];
+  if (!links || !links.rows.length) return [];
+  const count = MAP.gpus[host], mine = new Set(marked.map((gpu) => gpu - MAP.start[host]));
+  const table = element("table", undefined, { class: "links" });
+  table.append(element("caption", `Links of ${MAP.hosts[host]}`));
+  const head = element("tr");
+  head.append(element("td"), ...Array.from({ length: count }, (_, gpu) => element("th", gpu, { scope: "col" })));
+  table.append(head);
+  for (let a = 0; a < count; a++) {
+    const row = element("tr");
+    row.append(element("th", a, { scope: "row" }));
+    for (let b = 0; b < count; b++) {
+      row.append(element("td", links.rows[a][b], mine.has(a) && mine.has(b) ? { class: "mine" } : {}));
+    }
+    table.append(row);
+  }
+  const frame = element("div", undefined, { class: "matrix", tabindex: 0, role: "region", "aria-label": `Links of ${MAP.hosts[host]}` });
+  frame.append(table);
+  return [frame, element("p", links.words.join("; "), { class: "note" })];
+}
+
+// The link matrix of the first host of a job, with the GPUs that it has there.
+function linksOfJob(job) {
+  const states = isDifference(VIEW.state) ? differenceOf(VIEW.state).slice(0, 2).reverse() : [VIEW.state, 0];
+  const spans = states.map((state) => placesOf(state).get(job)).find(Boolean);
+  if (!spans) return [];
+  const host = MAP.hostOf[spans[0][0]], gpus = [];
+  for (const [first, next] of spans) for (let gpu = first; gpu < next; gpu++) if (MAP.hostOf[gpu] === host) gpus.push(gpu);
+  return gpus.length > 1 ? linkMatrix(host, gpus) : [];
 }
 
 // Where a job is: its first hosts with their GPUs, and how many hosts more.
@@ -59,7 +93,7 @@ function showJob(job) {
   if (LETTERS.has(job)) title.prepend(element("span", LETTERS.get(job), { class: "letter" }), " ");
   const clear = element("button", "Let go", { type: "button", class: "clear" });
   clear.addEventListener("click", () => pick(-1));
-  byId("picked").replaceChildren(title, list, clear);
+  byId("picked").replaceChildren(title, list, ...linksOfJob(job), clear);
 }
 
 // What to pick, and the largest jobs by their letters.

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from placewright import solve_round
+from placewright.instances import verify as verification
+from placewright.instances.io.files import load_round
 from placewright.report.page import render_report
 from tests.report import subjects
 
@@ -297,3 +300,19 @@ def test_without_script_all_but_map_and_jobs_can_be_read(show, browser, tmp_path
     assert "pretrain-next" in text
     assert "need JavaScript" in text
     assert file.stat().st_size < 200_000
+
+
+def test_the_links_of_a_picked_job_are_marked_in_the_matrix_of_its_host(show):
+    round_ = load_round(Path(verification.__file__).parents[1] / "library" / "gpu-pairs.yaml")
+    plan = solve_round(round_, isolation="none")
+    page = show(render_report(round_, plan))
+    page.locator("#job-table tbody tr", has_text="double-0").first.click()
+    matrix = page.locator("#picked table.links")
+    assert matrix.locator("caption").inner_text() == "Links of h0"
+    assert matrix.locator("tr").count() == 9
+    assert sorted(matrix.locator("td.mine").all_inner_texts()) == ["NV", "NV", "X", "X"]
+    panel, frame = (page.locator(one).bounding_box() for one in ("#picked", ".matrix"))
+    assert frame["x"] + frame["width"] <= panel["x"] + panel["width"]
+    assert "NV: nvlink, 448,000 Mbit/s" in page.locator("#picked").inner_text()
+    page.locator("#job-table tbody tr", has_text="single-0").first.click()
+    assert page.locator("#picked table.links").count() == 0
