@@ -9,11 +9,15 @@ five minutes a test, and `--hypothesis-profile shrink` does it.
 
 Tests marked `slurm` or `browser` need programs of the distribution. Without them they skip, unless
 `PLACEWRIGHT_TESTS_MAY_NOT_SKIP` names their mark; all of a mark run in one worker.
+
+Where `PYTHONDONTWRITEBYTECODE` is set, bytecode is kept below `.pytest_cache/`: each worker and each
+program that a test starts would compile the package anew, in more than a CPU second.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 from zlib import crc32
@@ -22,6 +26,11 @@ import pytest
 from hypothesis import Phase, settings
 
 from examples import by_night
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 settings.register_profile("shrink", derandomize=True, deadline=None, database=None)
 for name, most in (("day", 40), ("nightly", 100)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -48,3 +50,8 @@ def test_the_architecture_page_has_a_row_for_each_folder():
     page = (ROOT / "docs" / "architecture.md").read_text()
     for folder in FOLDERS:
         assert f"| `{folder}/` |" in page
+
+
+def test_a_program_that_a_test_starts_keeps_what_it_compiles():
+    words = [sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "False\n"

@@ -51,8 +51,7 @@ def test_every_link_to_a_heading_finds_it(page):
         assert anchor in slugs, f"{target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=ids)
-def test_every_page_can_be_reached_from_the_readme(page):
+def test_every_page_can_be_reached_from_the_readme():
     reached, waiting = set(), [ROOT / "README.md"]
     while waiting:
         here = waiting.pop()
@@ -60,7 +59,7 @@ def test_every_page_can_be_reached_from_the_readme(page):
             reached.add(here)
             targets = [(here.parent / t).resolve() for t in LINK.findall(here.read_text())]
             waiting += [target for target in targets if target.is_file()]
-    assert page in reached
+    assert set(DOCS.rglob("*.md")) <= reached
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,9 @@ PATH = re.compile(r"(?<![\w./-])((?:[\w.]+/)*\w+\.(?:py|md)|(?<=`)(?:\w+/)+)(?![
 ENTRY = re.compile(r"^(\S.*?)(?: : .*)?$", flags=re.MULTILINE)
 
 
-def documented(node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[str, str]]:
+def documented(text: str) -> Iterator[tuple[str, str]]:
     """Yield the title of a section and each name in it; `a, b : int` has two."""
-    for title, body in SECTION.findall(ast.get_docstring(node) or ""):
+    for title, body in SECTION.findall(text):
         for entry in ENTRY.findall(body):
             yield from ((title, name.lstrip("*")) for name in entry.split(", "))
 
@@ -77,44 +78,36 @@ def known(node: ast.FunctionDef | ast.ClassDef, title: str) -> set[str]:
 
 
 def documented_nodes(tree: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            yield node
+    """Yield what may have a docstring; no expression holds any."""
+    if isinstance(tree, ast.Module | ast.ClassDef | ast.FunctionDef):
+        yield tree
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from documented_nodes(child)
 
 
-def trees(folder: str) -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        yield path.relative_to(ROOT), ast.parse(path.read_text())
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_docstrings_explain_names_that_exist(folder: str) -> None:
-    wrong = [
-        f"{path} {node.name}: {name}"
-        for path, tree in trees(folder)
-        for node in documented_nodes(tree)
-        if not isinstance(node, ast.Module)
-        for title, name in documented(node)
-        if name not in known(node, title)
-    ]
-    assert wrong == []
+@cache
+def paths() -> set[str]:
+    """Return the files and folders of the repository, also without the folders that hold them."""
+    found = {path.name for path in ROOT.iterdir()}
+    for path in ROOT.glob("[!.]*/**/*"):
+        parts = path.relative_to(ROOT).parts
+        if path.suffix in (".py", ".md", "") and parts[0] != "src":
+            found.update("/".join(parts[first:]) for first in range(len(parts)))
+    return found
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_docstrings_name_files_that_exist(folder: str) -> None:
+def test_docstrings_explain_names_and_name_files_that_exist(folder: str) -> None:
     """A path may leave out the folders that it begins with."""
-    there = {
-        "/".join(path.parts[first:])
-        for path in (each.relative_to(ROOT) for each in ROOT.glob("[!.]*/**/*"))
-        if path.suffix in (".py", ".md", "") and path.parts[0] != "src"
-        for first in range(len(path.parts))
-    }
-    there |= {path.name for path in ROOT.iterdir()}
-    wrong = [
-        f"{path}: {name}"
-        for path, tree in trees(folder)
-        for node in documented_nodes(tree)
-        for name in PATH.findall(ast.get_docstring(node) or "")
-        if name.rstrip("/") not in there
-    ]
+    wrong: list[str] = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        where = path.relative_to(ROOT)
+        for node in documented_nodes(ast.parse(path.read_text())):
+            text = ast.get_docstring(node) or ""
+            missing = {name for name in PATH.findall(text) if name.rstrip("/") not in paths()}
+            wrong += [f"{where}: {name}" for name in missing]
+            if not isinstance(node, ast.Module):
+                names = [name for title, name in documented(text) if name not in known(node, title)]
+                wrong += [f"{where} {node.name}: {name}" for name in names]
     assert wrong == []
