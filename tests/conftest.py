@@ -10,8 +10,8 @@ five minutes a test, and `--hypothesis-profile shrink` does it.
 Tests marked `slurm` or `browser` need programs of the distribution. Without them they skip, unless
 `PLACEWRIGHT_TESTS_MAY_NOT_SKIP` names their mark; all of a mark run in one worker.
 
-Where `PYTHONDONTWRITEBYTECODE` is set, bytecode is kept below `.pytest_cache/`: each worker and each
-program that a test starts would compile the package anew, in more than a CPU second.
+Where `PYTHONDONTWRITEBYTECODE` is set, bytecode is kept below `.pytest_cache/`: each worker and
+each program that a test starts would compile the package anew, in more than a CPU second.
 """
 
 from __future__ import annotations
