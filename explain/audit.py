@@ -40,7 +40,7 @@ class Audit:
         Fragmentation as the placement leaves it, and after all moves of the curve and their starts;
         None where it is not measured.
     links
-        How the GPUs of tasks are joined, and what moves would mend; None if no links differ.
+        How the GPUs of tasks are joined, and what moves would repair; None if no links differ.
     """
 
     verification: Verification
@@ -77,7 +77,7 @@ def audit(
         Also look for the best plan that moves at most so many jobs.
     time_limit, backend, isolation
         As for `solve_round`, of each search: that for bounds, that for moves, that for the best
-        plan with so many `moves`, and that for moves that mend links.
+        plan with so many `moves`, and that for moves that repair links.
     """
     round = _as_planned(checked(round), plan)  # noqa: A001
     verification = verify(round, plan.model_copy(update={"certificate": None}))

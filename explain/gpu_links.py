@@ -1,4 +1,4 @@
-"""The audit of links between GPUs: who could be joined better, and what moves would mend."""
+"""The audit of links between GPUs: who could be joined better, and what moves would repair."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class LinkAudit:
     ----------
     placed
         As they are placed.
-    mended, running, plan
+    repaired, running, plan
         After the moves of a plan that joins them as well as was found, the round that the placement
-        leads to, and the plan; None where moves were not looked for, or mend nothing.
+        leads to, and the plan; None where moves were not looked for, or repair nothing.
     """
 
     placed: Joined
-    mended: Joined | None = None
+    repaired: Joined | None = None
     running: Round | None = None
     plan: Plan | None = None
 
@@ -63,9 +63,9 @@ class LinkAudit:
         return [one.job for one in decisions if one.decision is DecisionKind.MIGRATE]
 
     @property
-    def mends(self) -> int:
+    def repairs(self) -> int:
         """Tasks that are joined as well as can be after the moves, and were not before."""
-        return 0 if self.mended is None else self.placed.worse - self.mended.worse
+        return 0 if self.repaired is None else self.placed.worse - self.repaired.worse
 
 
 def joined(round_: Round, plan: Plan) -> Joined:
@@ -106,7 +106,7 @@ def audit_links(
     moved = trusted(_of_moves(running))
     better = solve_round(moved, time_limit=time_limit, backend=backend, isolation=isolation)
     found = LinkAudit(placed, joined(running, better), running, better)
-    return found if found.mends > 0 else LinkAudit(placed)
+    return found if found.repairs > 0 else LinkAudit(placed)
 
 
 def _of_moves(round_: Round) -> Round:

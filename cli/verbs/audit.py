@@ -218,8 +218,8 @@ def _object(plan: Plan, found: Audit) -> dict[str, object]:
 def _links_object(found: LinkAudit) -> dict[str, object]:
     from dataclasses import asdict
 
-    mended = None if found.mended is None else asdict(found.mended)
-    return {"placed": asdict(found.placed), "mended": mended, "moves": found.moved}
+    repaired = None if found.repaired is None else asdict(found.repaired)
+    return {"placed": asdict(found.placed), "repaired": repaired, "moves": found.moved}
 
 
 def _curve_object(curve: MoveCurve) -> dict[str, object]:

@@ -61,11 +61,11 @@ def test_crossed_pairs_are_counted_and_mended():
     found = audit(*current_placement(round_), time_limit=5.0, isolation="none").links
     assert found is not None
     assert found.placed == Joined(tasks=3, asking=2, worse=2, worse_asking=1, across=2)
-    assert found.mended == Joined(tasks=3, asking=2, worse=0, worse_asking=0, across=0)
+    assert found.repaired == Joined(tasks=3, asking=2, worse=0, worse_asking=0, across=0)
     assert links_text(found) == (
         "Links: 2 of 3 tasks of two or more GPUs on hosts whose links differ could be joined "
         f"better there (2 across NUMA nodes, 1 of the 2 that ask for links); "
-        f"{len(found.moved)} moves mend 2."
+        f"{len(found.moved)} moves repair 2."
     )
     assert set(found.moved) <= {"a", "b", "d"}
 
@@ -80,7 +80,7 @@ def test_who_may_not_move_is_counted_alone():
     round_ = round_.model_copy(update={"jobs": pinned})
     found = audit(*current_placement(round_), time_limit=5.0, isolation="none").links
     assert found is not None
-    assert (found.placed.worse, found.mended, found.moved) == (2, None, [])
+    assert (found.placed.worse, found.repaired, found.moved) == (2, None, [])
     assert links_text(found).endswith("better there (2 across NUMA nodes).")
 
 
@@ -96,7 +96,7 @@ def test_where_all_links_are_alike_nothing_is_said(capfd, tmp_path):
     assert "Links: none of 1 task of two or more GPUs" in capfd.readouterr().out
     assert main(["audit", str(tmp_path / "paired.json"), "--format", "json"]) == 0
     placed = json.loads(capfd.readouterr().out)["gpu_links"]
-    assert (placed["placed"]["worse"], placed["mended"], placed["moves"]) == (0, None, [])
+    assert (placed["placed"]["worse"], placed["repaired"], placed["moves"]) == (0, None, [])
 
 
 def ring(mbps: list[list[int]], gpus: tuple[int, ...]) -> int:
@@ -148,7 +148,7 @@ def test_moves_join_what_runs_as_well_as_any_placement_does(seed):
     sets = [t.gpus for one in found.plan.decisions for t in one.tasks if len(t.gpus) > 1]
     assert sum(ring(mbps, one) for one in sets) == best > has
     left = sum(ring(mbps, one) < most[len(one)] for one in sets)
-    assert found.mends == len(worse) - left > 0
+    assert found.repairs == len(worse) - left > 0
 
 
 def test_one_move_is_told_in_the_singular():

@@ -289,12 +289,12 @@ def links_text(found: LinkAudit) -> str:
     text += f" ({', '.join(told)})" if told else ""
     if found.plan is None:
         return f"{text}."
-    mend = "mends" if len(found.moved) == 1 else "mend"
-    return f"{text}; {count(len(found.moved), 'move')} {mend} {found.mends:,}."
+    repair = "repairs" if len(found.moved) == 1 else "repair"
+    return f"{text}; {count(len(found.moved), 'move')} {repair} {found.repairs:,}."
 
 
 def print_links(console: Console, found: LinkAudit) -> None:
-    """Print how tasks are joined, and the moves that mend links, in their order."""
+    """Print how tasks are joined, and the moves that repair links, in their order."""
     console.print(links_text(found), soft_wrap=True)
     console.print()
     if found.plan is not None and found.running is not None:
