@@ -56,7 +56,7 @@ def a_round(words: list[list[str]], runs: dict[str, list[int]], *hosts: str, **a
 CROSSED = {"a": [0, 4], "b": [1, 5], "c": [2, 3], "d": [6]}
 
 
-def test_crossed_pairs_are_counted_and_mended():
+def test_crossed_pairs_are_counted_and_repaired():
     round_ = a_round(PAIRED, CROSSED, "h", a={"required": "nvlink"}, c={})
     found = audit(*current_placement(round_), time_limit=5.0, isolation="none").links
     assert found is not None
