@@ -22,6 +22,7 @@ from placewright.formulations.gang import parameters
 from placewright.formulations.gang.bounds import DualPrices, trivial_bounds
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.heuristics.link_exchange import exchange_for_links
 from placewright.formulations.gang.heuristics.migration import migrate
 from placewright.formulations.gang.models.aggregate.accounts import budget_prices
 from placewright.formulations.gang.models.aggregate.host_classes import ResourceGrid
@@ -42,6 +43,7 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import complete, repair_disruptions
 from placewright.formulations.gang.placement.greedy import upgrade_options
 from placewright.formulations.gang.placement.placement import Placement
+from placewright.formulations.gang.problem.gpu_links import GPU_LINKS
 from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.gang.problem.limits import VALUE, BudgetPrices
 from placewright.formulations.gang.problem.problem import Problem
@@ -188,6 +190,8 @@ def _improve(session: Session, placement: Placement, prices: DualPrices | None) 
         insert_gangs(session, placement, prices.may_pay)
         _exchange(session, placement, prices)
     upgrade_options(placement)
+    if GPU_LINKS in placement.problem.terms:
+        exchange_for_links(placement, session)
     repair_disruptions(placement)
 
 

@@ -371,6 +371,12 @@ PHASES = (
         lambda s: STRANDED in s.problem.terms,
         needs_time=True,
     ),
+    Phase(
+        "exchange for links before a model",
+        _exchange_for_links,
+        _both(_asks_for_links, lambda s: small(s.problem)),
+        needs_time=True,
+    ),
     Phase("counts of a small round", search_small_counts, _counts_may_prove, needs_time=True),
     Phase(
         "host-indexed model at once",

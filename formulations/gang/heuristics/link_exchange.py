@@ -79,8 +79,11 @@ class _Exchange:
     def _exchange_all(self, asks: int, other: int) -> bool:
         number = 0 if other == _NO_SHAPE else int(self.links.gpus[asks] // self.links.gpus[other])
         trade = Counter({asks: 1, other: -number} if number else {asks: 1})
-        leave = sorted(self._gains(asks, 1, trade, -1), reverse=True)
-        come = sorted(self._gains(other, number, trade, 1, room=asks), reverse=True)
+        # Where links are equal, by best fit: out of emptier hosts, into fuller ones.
+        whole = self.placement.whole
+        leave = sorted(self._gains(asks, 1, trade, -1), key=lambda one: (-one[0], -whole[one[1]]))
+        gains = self._gains(other, number, trade, 1, room=asks)
+        come = sorted(gains, key=lambda one: (-one[0], whole[one[1]]))
         used: set[int] = set()
         for (lost, source), (gained, target) in zip(leave, come, strict=False):
             if lost + gained <= 0:
