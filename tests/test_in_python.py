@@ -230,7 +230,9 @@ def test_promises_and_bindings_of_a_plan_hold_in_the_next_round(name):
         tenants=first.tenants,
         now=first.now,
         leases=first.leases,
+        bindings=first.bindings,
     )
+    assert verify(again, solve_round(again, time_limit=0, isolation="none")).ok
     assert again.bindings == after.bindings
     assert [job.deadline for job in again.jobs] == [job.deadline for job in after.jobs]
     tasks = [[job.running and job.running.tasks for job in r.jobs] for r in (again, after)]

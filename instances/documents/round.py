@@ -174,8 +174,8 @@ class Round(Document):
         """Return the round with its jobs where a plan of an earlier one has them."""
         if not isinstance(plan, Plan):
             raise InvalidInputError("expected the Plan of an earlier round", ("running",), plan)
-        orders = {"replicas", "flows"}
-        if not orders.isdisjoint(section["kind"] for section in plan.sections):
+        kinds = {section["kind"] for section in plan.sections}
+        if kinds & {"replicas", "flows"}:
             raise InvalidInputError(
                 "orders copies of data; expected an Engine, which knows how far they are",
                 ("running",),
@@ -188,7 +188,7 @@ class Round(Document):
                 job.with_promise(promised.get(job.name)) if job.name in decided else job
                 for job in jobs
             ]
-        bindings = self.bindings or bindings_in(plan.sections)
+        bindings = bindings_in(plan.sections) if "cells" in kinds else self.bindings
         return self.model_copy(update={"jobs": tuple(jobs), "bindings": bindings})
 
     @property
