@@ -125,7 +125,7 @@ class Cells:
 
     def places(self, choices: Choices) -> Hashable:
         """Return where guaranteed jobs start, the same for GPUs that are interchangeable."""
-        held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        held: dict[tuple[int, int], list[tuple[int, int, str, int]]] = {}
         running: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         tasks = []
         for job in self.facts.jobs:
@@ -138,9 +138,11 @@ class Cells:
                     (job.number, choice.option, place[0], place[2]) for place in choice.places
                 ]
                 for place in choice.places:
+                    # With as much left GPUs are alike, whoever has the rest.
+                    group = job.options[choice.option].groups[place[0]]
+                    takes = group.each, group.gpu_memory, group.profile or "", place[4] or 0
                     for gpu in place[3]:
-                        key = place[2], gpu
-                        held.setdefault(key, []).append((job.number, place[0], place[4] or 0))
+                        held.setdefault((place[2], gpu), []).append(takes)
         reserved = {host.number: host.reserved_gpus for host in self.facts.hosts}
         gpus = sorted(
             (host, gpu in reserved[host], running.get((host, gpu), []), sorted(mine))
