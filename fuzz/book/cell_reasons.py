@@ -61,6 +61,9 @@ class Guaranteed:
         if said == LIMIT and self.cells.may_wait_for_budget and true != NEVER_FITS:
             return ""
         where = f"{job.name} waits for {true!r} by option {best}, the plan says {said!r}, {detail}"
+        if detail.get("unproven") and self.facts.raw["cluster"].get("pools"):
+            # Whether several groups find places at once within pools may be left open.
+            return "" if ORDER.index(said) >= ORDER.index(true) else where
         if (said, detail.get("option", 0)) != (true, best) or detail.get("unproven"):
             return where
         if true == NEVER_FITS:
