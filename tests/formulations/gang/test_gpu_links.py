@@ -152,9 +152,9 @@ def test_pairs_are_kept_whole_for_the_next_round(first: str) -> None:
     round_ = load_round(LIBRARY / "gpu-pairs.yaml")
     before = tuple(job for job in round_.jobs if job.name.startswith(first))
     later = tuple(job for job in round_.jobs if not job.name.startswith(first))
-    engine = Engine(round_.model_copy(update={"jobs": before}))
-    engine.round()
-    plan = engine.round(Changes(added=later))
+    with Engine(round_.model_copy(update={"jobs": before}), isolation="none") as engine:
+        engine.round()
+        plan = engine.round(Changes(added=later))
     for number in range(2):
         low, high = gpus_of(plan, f"double-{number}")
         assert (low % 2, high) == (0, low + 1)
