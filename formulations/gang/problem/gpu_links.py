@@ -68,6 +68,7 @@ class LinkTables:
 
     def __init__(self, links: GpuLinks) -> None:
         self.links, self.is_uniform = links, links.is_uniform
+        self.every: GpuSet = (1 << links.gpus) - 1
         self._packings: dict[tuple[GpuSet, tuple[LinkTask, ...]], tuple[Packing | None, bool]] = {}
         self._tables: dict[tuple[str, GpuLinkRequest | None], Ints] = {}
         self._sets: dict[int, list[GpuSet]] = {}
@@ -280,10 +281,7 @@ class LinkDemands:
     def able(self) -> Bools:
         """Whether hosts have a set of GPUs that is joined as a shape requires, (shapes, hosts)."""
         found = [
-            [
-                not needed or bool(t.sets_of(self.task(shape, -1), (1 << t.links.gpus) - 1))
-                for t in self.tables
-            ]
+            [not needed or bool(t.sets_of(self.task(shape, -1), t.every)) for t in self.tables]
             for shape, needed in enumerate(self.required.tolist())
         ]
         unknown = ~self.required[:, None]
@@ -306,8 +304,8 @@ class LinkDemands:
 
     def most_mbps(self, shape: int) -> int:
         """Return the most Mbit/s that a task of a shape can have on any host."""
-        each = ((table, (1 << table.links.gpus) - 1) for table in self.tables)
-        return max((t.best_worth(self.task(shape, every), every) for t, every in each), default=0)
+        each = (t.best_worth(self.task(shape, t.every), t.every) for t in self.tables)
+        return max(each, default=0)
 
     def task(self, shape: int, allowed: GpuSet) -> LinkTask:
         """Return a task of a shape that may have these GPUs."""

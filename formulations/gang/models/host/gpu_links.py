@@ -70,8 +70,9 @@ def add_gpu_links(m: HostModel, whole: dict[tuple[int, int], int]) -> None:
             on_gpu.setdefault((host, gpu), []).append(int(m.stays.s[p]))
     for host, asking in by_host.items():
         table = links.tables[links.of_host[m.hosts[host]]]
-        columns, sets = _add_sets(m, links, table, asking, counts=counts)
-        for gpu in bits(set_of(m.placement.free_gpu_ids(int(m.hosts[host])))):
+        free = set_of(m.placement.free_gpu_ids(int(m.hosts[host])))
+        columns, sets = _add_sets(m, links, table, asking, free, counts=counts)
+        for gpu in bits(free):
             named, used = columns[[gpus >> gpu & 1 > 0 for gpus in sets]], whole.get((host, gpu))
             row = m.model.row("named", named, upper=1.0 if used is None else 0.0)
             if used is None:
@@ -104,6 +105,7 @@ def _add_sets(
     links: LinkDemands,
     table: LinkTables,
     asking: Sequence[_Asking],
+    free: GpuSet,
     *,
     counts: bool,
 ) -> tuple[Ints, list[GpuSet]]:
@@ -111,7 +113,6 @@ def _add_sets(
     columns: list[Ints] = []
     sets: list[GpuSet] = []
     for one in asking:
-        free = set_of(m.placement.free_gpu_ids(int(m.hosts[one.host])))
         mine = table.sets_of(links.task(one.shape, free), free)
         z = m.model.variables("set", len(mine), upper=1)
         row = m.model.row("sets", z, lower=float(one.number), upper=float(one.number))
