@@ -1,0 +1,84 @@
+"""Write the generated pages of docs/reference/: `python docs/write_reference.py`.
+
+Each is made from what the program itself uses, and a test insists that they are as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from placewright.cli.commands import app
+from placewright.cli.interrupts import ExitCode
+
+FOLDER = Path(__file__).parent / "reference"
+
+
+def verbs(group: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield each verb and the words that call it, in the order of `--help`."""
+    for name in group.list_commands(typer.Context(group)):
+        command = group.commands[name]
+        if hasattr(command, "commands"):
+            yield from verbs(command, (*words, name))
+        else:
+            yield " ".join((*words, name)), command
+
+
+def cell(text: str) -> str:
+    """Return text for one cell of a table."""
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def rows(command: Any) -> Iterator[str]:
+    """Yield the table of a verb's arguments and options."""
+    yield "| argument or option | meaning |\n|---|---|"
+    for parameter in command.params:
+        value = parameter.metavar or parameter.name.upper()
+        if parameter.param_type_name == "argument":
+            names = f"`{value}`"
+        else:
+            names = ", ".join(f"`{each}`" for each in (*parameter.opts, *parameter.secondary_opts))
+            choices = getattr(parameter.type_descriptor, "choices", None) or ()
+            shown = r"\|".join(choice.value for choice in choices) or value
+            names += "" if parameter.is_flag else f" `{shown}`"
+        default = getattr(parameter.default, "value", parameter.default)
+        is_told = isinstance(default, int | float | str) and default not in (True, False, "")
+        told = f" Default: `{default}`." if is_told else ""
+        needed = " Required." if parameter.required and "[" not in names else ""
+        yield f"| {names} | {cell(parameter.help or '')}{told}{needed} |"
+
+
+def command_line() -> str:
+    """Return the page of all verbs and options, and of the exit codes."""
+    group = typer.main.get_command(app)
+    parts = [
+        "# Verbs and options",
+        "What `--help` says. [The command line](../cli.md) has an example of each option.",
+    ]
+    for words, command in verbs(group, ("placewright",)):
+        arguments = (each for each in command.params if each.param_type_name == "argument")
+        usage = " ".join((words, *(each.metavar for each in arguments), "[OPTIONS]"))
+        text = (command.help or "").partition("Example")[0]
+        parts += [f"## {words.removeprefix('placewright ')}", f"    {usage}"]
+        parts += [" ".join(text.split()), "\n".join(rows(command))]
+    parts.append("## Exit codes")
+    codes = "\n".join(f"| {code.value} | {cell(code.meaning)} |" for code in ExitCode)
+    parts.append(f"| code | meaning |\n|---:|---|\n{codes}")
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"command-line.md": command_line}
+
+
+def main() -> None:
+    """Write all pages."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in PAGES.items():
+        (FOLDER / name).write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
