@@ -1,7 +1,7 @@
 """`audit`: how good placements of other rules and schedulers are, and what moves would buy.
 
 Three rules that take the pods of the openb trace one by one, and placements of a real Slurm and a
-real Kueue, captured from them. docs/benchmarks/audit.md says more.
+real Kueue, captured from them. docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def run(chosen: Iterable[Case], *, quick: bool) -> Iterator[Row]:
     seconds = QUICK_SECONDS if quick else SECONDS
     for case in chosen:
         if not case.needs.exists():
-            note = "the data was not found (see docs/benchmarks/audit.md)"
+            note = "the data was not found in ../shared/data"
             yield Row(case.name, case.method, None, SKIPPED, note=note)
             continue
         placement = case.read()

@@ -1,7 +1,7 @@
 """`backends`: placewright, its greedy, and the literal model given to HiGHS, CP-SAT and CBC.
 
 All methods get the same rounds, the same wall-clock limit, one thread and the same gap to stop at.
-docs/benchmarks/backends.md says more.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

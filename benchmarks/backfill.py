@@ -1,7 +1,7 @@
 """`backfill`: an overloaded cluster round by round, with and without reservations, beside EASY.
 
 512 GPUs, gangs and small jobs of one class that ask more than there is, run times known to a factor
-of two. Arrivals stop, and all jobs end. docs/benchmarks/backfill.md says what is drawn.
+of two. Arrivals stop, and all jobs end. docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

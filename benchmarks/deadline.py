@@ -1,7 +1,7 @@
 """`deadline`: which deadlines to promise, placewright beside rules and time-indexed programs.
 
-docs/benchmarks/deadline.md and `lease_rounds.py` say how rounds are drawn; without Chronus's
-trace all are skipped.
+`lease_rounds.py` says how rounds are drawn; without Chronus's trace all are skipped.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`explain`: what the answer to "why is it pending?" costs, on openb and on 100,000 GPUs.
 
-docs/benchmarks/explain.md says what is measured.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`geo`: which region runs which job, and where data lives, placewright beside rules; then both.
 
-docs/benchmarks/geo.md says how rounds are drawn and what the columns mean.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REGIONS, DATASETS = 10, 100
 """Of the rounds of real clusters."""
 
 FAST_SECONDS, SLOW_SECONDS = (30.0, 60.0), (58.0, 600.0)
-"""Of wall clock, for the smallest rounds and for larger ones; CPU seconds: docs/benchmarks/geo.md.
+"""Of wall clock, for the smallest rounds and for larger ones.
 
 Two less than a minute leave room for processes that start side by side within 60 CPU seconds.
 """

@@ -1,6 +1,6 @@
 """`incremental`: round after round with an engine, beside `solve_round` on the very same rounds.
 
-docs/benchmarks/incremental.md says what is measured.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

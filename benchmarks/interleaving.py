@@ -1,8 +1,8 @@
 """`interleaving`: jobs of Muri's traces share GPUs, placewright beside rounds of matching.
 
-docs/benchmarks/interleaving.md says how the rounds are drawn and what each method does. The traces
-are looked for in `TRACES`, and without them every case of them is skipped. Rounds of Synergy's
-models, whose jobs share out CPU and memory, are cases, too (`tuning_rounds.py`).
+docs/benchmarks/results.md has what it found. The traces are looked for in `TRACES`, and without
+them every case of them is skipped. Rounds of Synergy's models, whose jobs share out CPU and memory,
+are cases, too (`tuning_rounds.py`).
 """
 
 from __future__ import annotations

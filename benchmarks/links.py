@@ -1,7 +1,7 @@
 """`links`: jobs come and end; whose GPUs are joined, beside rules that choose GPUs.
 
 64 hosts of three kinds: pairs joined by bridges, a hybrid cube mesh, and switches. What runs does
-not move. docs/benchmarks/links.md says what is drawn and what is counted.
+not move. docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

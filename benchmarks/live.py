@@ -1,6 +1,6 @@
 """`live`: a dump of a large Kubernetes or Slurm cluster becomes a round.
 
-docs/benchmarks/live.md says more.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`presets`: what is asked of running jobs, on the openb cluster with 90 % of the demand running.
 
 The trace of Alibaba is not part of this repository: its files (`FILES`) are looked for in `TRACE`,
-and without them every case is skipped. docs/benchmarks/presets.md says more.
+and without them every case is skipped. docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

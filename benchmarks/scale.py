@@ -1,6 +1,6 @@
 """`scale`: from a file to a verified plan by the command line, with 64 to 1,000,000 GPUs.
 
-docs/benchmarks/scale.md says what is measured.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

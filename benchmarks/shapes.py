@@ -1,7 +1,6 @@
 """`shapes`: many options per job, placewright beside one 0/1 variable per job and option.
 
-docs/benchmarks/shapes.md says how the rounds are drawn. Without the tables of
-`speeds.FILES` all are skipped.
+Without the tables of `speeds.FILES` all are skipped. docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`slurm`: a real Slurm on loopback, its own backfill beside ours on the same state and queue.
 
 `queue` cases: a fragmented cluster of 64 hosts and a queue, decided once. `arrivals` cases: jobs
-come and end on 16 hosts; `starving`: a gang with many jobs behind it. docs/benchmarks/slurm.md says
-more.
+come and end on 16 hosts; `starving`: a gang with many jobs behind it.
+docs/benchmarks/results.md has what it found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rounds of Synergy's models: ours beside proportional shares and Synergy-TUNE.
 
-docs/benchmarks/interleaving.md says how they are drawn. The matrices are looked for in `PROFILES`.
+docs/benchmarks/results.md has what they showed. The matrices are looked for in `PROFILES`.
 """
 
 from __future__ import annotations
