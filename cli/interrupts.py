@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @unique
 class ExitCode(IntEnum):
-    """How a run ended. docs/glossary.md has these meanings as its table."""
+    """How a run ended."""
 
     meaning: str
 

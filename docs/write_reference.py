@@ -13,6 +13,8 @@ import typer
 
 from placewright.cli.commands import app
 from placewright.cli.interrupts import ExitCode
+from placewright.instances.verify import all_rules
+from placewright.instances.verify.result import STATEMENTS
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -70,7 +72,21 @@ def command_line() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES = {"command-line.md": command_line}
+def rules() -> str:
+    """Return the page of the rules of the verifier, from their docstrings."""
+    intro = (
+        "What `verify` requires of a plan, rule by rule. Those marked *says* are about what a plan "
+        "says: who breaks no other has a valid placement, and `verify` exits with 12 instead of 7."
+    )
+    table = ["| rule | requires |\n|---|---|"]
+    for rule in all_rules():
+        text = cell((rule.check.__doc__ or "").partition("\n\n")[0])
+        says = " *says*" if rule.id in STATEMENTS else ""
+        table.append(f"| `{rule.id}`{says} | {text} |")
+    return "\n\n".join(("# Rules of verify", intro, "\n".join(table))) + "\n"
+
+
+PAGES = {"command-line.md": command_line, "rules.md": rules}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
@@ -75,10 +76,14 @@ _PLAN_RULES: tuple[Rule[Reading], ...] = (
 )
 
 
+def all_rules() -> tuple[Rule[Any], ...]:
+    """Return all rules: of plans, those of single policies, and of certificates."""
+    return (*_PLAN_RULES, *policy_rules(), *certificate.RULES_OF_CERTIFICATES)
+
+
 def rule_ids() -> tuple[str, ...]:
-    """Return the ids of all rules: of plans, of those of single policies, and of certificates."""
-    plan = (rule.id for rule in (*_PLAN_RULES, *policy_rules()))
-    return (*plan, *(rule.id for rule in certificate.RULES_OF_CERTIFICATES))
+    """Return the ids of all rules."""
+    return tuple(rule.id for rule in all_rules())
 
 
 def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002

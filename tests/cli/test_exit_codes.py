@@ -1,4 +1,4 @@
-"""Exit codes: one enumeration, which the page shows and every verb takes its codes from."""
+"""Exit codes: one enumeration, from which every verb takes its codes."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,6 @@ from placewright.cli.interrupts import ExitCode
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"\b[Ee]xit (?:code )?(\d+(?:(?:, | or )\d+)*)")
-
-
-def test_the_page_has_the_enumeration_as_its_table():
-    text = (ROOT / "docs" / "glossary.md").read_text().partition("## Exit codes\n")[2]
-    rows = re.findall(r"^\| (\d+) \| (.*) \|$", text, re.MULTILINE)
-    assert rows == [(str(code.value), code.meaning) for code in ExitCode]
 
 
 def test_meanings_are_told_apart():
