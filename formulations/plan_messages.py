@@ -91,6 +91,19 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """When a job runs, by its index in the round: its option, and its waves.
+
+    A wave begins, ends (seconds on the round's clock), and has so many tasks; that of a gang is
+    one of 1.
+    """
+
+    job: int
+    option: int
+    waves: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """A part of a copy: dataset, regions on its path, GiB, and its time on the round's clock."""
 
@@ -128,7 +141,7 @@ class Candidate:
     the last that the formulation means to yield, or its reasons cost next to nothing. `slots` has,
     for jobs with MIG slices, where they are, and `groups` are all that share GPUs after the round.
     `promises` are all that hold after the round, and `offers` what refused jobs could be promised
-    on top. `data` is for rounds with regions.
+    on top. `schedule` says when pending jobs with stages run. `data` is for rounds with regions.
     """
 
     starts: Mapping[int, tuple[int, tuple[Place, ...]]]
@@ -139,6 +152,7 @@ class Candidate:
     groups: tuple[Group, ...] = ()
     promises: tuple[Promise, ...] = ()
     offers: tuple[Promise, ...] = ()
+    schedule: tuple[Timed, ...] = ()
     data: DataPlan | None = None
 
 

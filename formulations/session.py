@@ -270,7 +270,8 @@ class Session:
 
         Returns None when no time is left. A failure is recorded in `degraded`. Models with
         continuous columns go to HiGHS, which alone returns duals, or to SCIP if they have branching
-        priorities, and those that CP-SAT cannot hold in its integers go to HiGHS, too.
+        priorities, those with intervals to CP-SAT, and those that CP-SAT cannot hold in its
+        integers to HiGHS, too.
         """
         # The clock is read once, for the check and for the limit.
         left = self.before_deadline()
@@ -279,6 +280,8 @@ class Session:
         backend = self.backend if arrays.integer.all() else "highs"
         if arrays.priority is not None:
             backend = "scip"
+        if arrays.intervals is not None:
+            backend = "cp-sat"
         limits = Limits(
             seconds=left if self.deterministic else min(left * share, most),
             gap=self.gap / 2 if gap is None else gap,
@@ -303,6 +306,6 @@ class Session:
         try:
             return self.solve(backend, arrays, limits, start)
         except UnsupportedModelError:
-            if backend != "cp-sat":
+            if backend != "cp-sat" or arrays.intervals is not None:
                 raise
             return self.solve("highs", arrays, limits, start)

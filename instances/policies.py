@@ -218,8 +218,19 @@ REPLICAS = PolicySpec(
     reasons=("no_region", "not_asked"),
     places_jobs=False,
 )
+STAGES = PolicySpec(
+    name="stages",
+    title="jobs that wait for others",
+    terms={"makespan": "min", "completion": "min", "spread": "min"},
+    leading=("makespan", "completion"),
+    default=("makespan", "spread"),
+    fields=("cluster.pools", "jobs.stage"),
+    plan_sections=("schedule",),
+    required_sections=("schedule",),
+    reasons=("later",),
+)
 POLICIES: dict[str, PolicySpec] = {
-    spec.name: spec for spec in (GANG, INTERLEAVING, DEADLINE, GEO, REPLICAS)
+    spec.name: spec for spec in (GANG, INTERLEAVING, DEADLINE, GEO, REPLICAS, STAGES)
 }
 """Every policy, by its name."""
 

@@ -22,6 +22,7 @@ from placewright.solver.certify import (
     multipliers,
     reduced_costs_of,
 )
+from placewright.solver.intervals import Intervals
 from placewright.solver.model import Block, Model
 from placewright.solver.outcome import Limits, Outcome, Progress, Report, SolveOptions, Status
 from placewright.solver.process import InProcess, Worker
@@ -35,6 +36,7 @@ __all__ = [
     "Block",
     "Core",
     "InProcess",
+    "Intervals",
     "Limits",
     "Model",
     "Outcome",

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
+from placewright.solver.intervals import Intervals
 
 
 # A model as plain NumPy arrays: what backends read and what goes through the pipe to the worker.
@@ -63,6 +64,8 @@ class Arrays:
     - `row_block`, `block_names`: row i belongs to the block named ``block_names[row_block[i]]``.
     - `priority`, shape (n,): branching priorities, larger ones first, for backends that take them
       (SCIP). None: the backend's own order.
+    - `intervals`: interval variables with cumulative constraints, for backends that take them
+      (CP-SAT, enumeration). None: none.
     """
 
     sense: Sense
@@ -80,6 +83,7 @@ class Arrays:
     row_block: Ints
     block_names: tuple[str, ...]
     priority: Ints | None = None
+    intervals: Intervals | None = None
 
     @property
     def columns(self) -> int:
@@ -134,7 +138,7 @@ class Arrays:
         return np.flatnonzero(broken)
 
     def feasible(self, values: Floats, tolerance: float = 1e-6) -> bool:
-        """Tell whether a point of shape (n,) keeps bounds, integrality and rows."""
+        """Tell whether a point of shape (n,) keeps bounds, integrality, rows and intervals."""
         if values.shape != self.cost.shape or not np.isfinite(values).all():
             return False
         whole = values[self.integer]
@@ -143,6 +147,7 @@ class Arrays:
             and (values <= self.upper + row_slack(self.upper, tolerance)).all()
             and (np.abs(whole - np.rint(whole)) <= tolerance).all()
             and self.violations(values, tolerance).size == 0
+            and (self.intervals is None or self.intervals.kept(values))
         )
 
 

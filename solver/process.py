@@ -21,7 +21,7 @@ from typing import Self
 
 from placewright.array_types import Floats
 from placewright.solver.arrays import Arrays, BackendUnavailableError, UnsupportedModelError
-from placewright.solver.backends import get_backend
+from placewright.solver.backends import WITH_INTERVALS, get_backend
 from placewright.solver.outcome import (
     Incumbent,
     Limits,
@@ -268,6 +268,10 @@ def attempt(
 
     BackendUnavailableError and UnsupportedModelError are raised: these two are for the caller.
     """
+    if arrays.intervals is not None and backend not in WITH_INTERVALS:
+        raise UnsupportedModelError(
+            f"the model has intervals; one of {', '.join(WITH_INTERVALS)} was expected"
+        )
     call = get_backend(backend)
     began = time.monotonic()
     try:

@@ -42,6 +42,7 @@ CHECKS: PolicyRegistry[PolicyChecks] = PolicyRegistry(
         "deadline": "placewright.instances.checks.deadlines:CHECKS",
         "geo": "placewright.instances.checks.geo:CHECKS",
         "replicas": "placewright.instances.checks.geo:CHECKS",
+        "stages": "placewright.instances.checks.stages:CHECKS",
     }
 )
 """The checks of each policy."""

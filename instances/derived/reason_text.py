@@ -30,6 +30,7 @@ MEANINGS = {
     Reason.RESERVED: "has a reservation for later",
     Reason.HELD_FOR_RESERVATION: "would delay the reservation of another job",
     Reason.HELD_FOR_MAINTENANCE: "would not end before the maintenance of hosts that it needs",
+    Reason.LATER: "begins later in the schedule",
     Reason.INVALID: "makes no sense in the round",
 }
 """What each reason says of every job that waits for it."""
@@ -39,6 +40,7 @@ _AT = {
     Reason.REFUSED: "none of its due times is promised; the earliest that could be is",
     Reason.NOT_BEFORE: "may not start before its time,",
     Reason.RESERVED: "has a reservation",
+    Reason.LATER: "begins in the schedule",
     Reason.HELD_FOR_MAINTENANCE: "would not end before the maintenance of hosts that it needs,",
 }
 """What reasons say with a time, which follows."""

@@ -28,6 +28,7 @@ from placewright.instances.documents.plan import Decision, Task
 from placewright.instances.documents.profile import Profile
 from placewright.instances.documents.quantities import read_amount, write_amount
 from placewright.instances.documents.sensitivity import derive_options
+from placewright.instances.documents.stage import Stage
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.topology.gpu_links import LinkKind
 from placewright.topology.units import WHOLE_GPU
@@ -78,6 +79,7 @@ class JobFields(TypedDict, total=False):
     anti_affinity: AntiAffinity | Values | None
     profile: Profile | Values | None
     deadline: Deadline | Values | None
+    stage: Stage | Values | None
     reads: Sequence[Read | Values]
     regions: Sequence[str] | None
     submitted: int | None
@@ -96,8 +98,9 @@ class Job(Document):
     caps, with `preempts: []` none.
     With a `profile` it can take turns with others on its GPUs; if that has a sensitivity, and the
     job one option, then more options are written out as it is read. `deadline` is for the policy of
-    that name: the work that is left and by when it is due. `reads` and `regions` are for `geo` and
-    `replicas`: the data that it needs, and the regions in which it may run (None: all).
+    that name: the work that is left and by when it is due. `stage` is for `stages`: how long tasks
+    run, and which jobs come before. `reads` and `regions` are for `geo` and `replicas`: the data
+    that it needs, and the regions in which it may run (None: all).
 
     `submitted` is when the job was submitted (None: now), and `expected_runtime_s` how long it is
     expected to run once it has started (None: without end). It does not start before `not_before`,
@@ -116,6 +119,7 @@ class Job(Document):
     anti_affinity: AntiAffinity | None = None
     profile: Profile | None = None
     deadline: Deadline | None = None
+    stage: Stage | None = None
     reads: Many[Read] = Field(default=(), max_length=64)
     regions: Many[Name] | None = Field(default=None, min_length=1, max_length=MAX_REGIONS)
     submitted: Index | None = None

@@ -94,8 +94,8 @@ class Reason(StrEnum):
     later. `held_for_reservation`: it would delay a reservation. `held_for_maintenance`: it would
     not have ended when maintenance takes the hosts that it needs. `invalid`: it makes no sense in
     the round, which was read leniently. `disruption_limit`: a guaranteed job that would evict more
-    than the disruption budget allows. `not_chosen`: none of these; no better plan was found in
-    which it starts.
+    than the disruption budget allows. `later`: the schedule has it begin later, at `at`.
+    `not_chosen`: none of these; no better plan was found in which it starts.
     """
 
     NEVER_FITS = "never_fits"
@@ -115,6 +115,7 @@ class Reason(StrEnum):
     HELD_FOR_MAINTENANCE = "held_for_maintenance"
     INVALID = "invalid"
     DISRUPTION_LIMIT = "disruption_limit"
+    LATER = "later"
     NOT_CHOSEN = "not_chosen"
 
 

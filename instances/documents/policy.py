@@ -180,8 +180,8 @@ class Policy(Document):
     Each formulation has terms of its own, and its own default: of `interleaving` they are
     `weighted_throughput`, `disruption`, `spread`, `opened`, of `deadline` `broken`, `admitted`,
     `disruption`, `best_effort`, `early`, `spread`, `opened`, of `geo` `value`, `remote_reads`,
-    `disruption`, `spread`, `opened`, and of `replicas`, which decides where data lives, `overload`,
-    `remote_reads`, `copies`, `imbalance`, `hottest`.
+    `disruption`, `spread`, `opened`, of `replicas`, which decides where data lives, `overload`,
+    `remote_reads`, `copies`, `imbalance`, `hottest`, and of `stages` `makespan`, `spread`.
 
     `vacate` lists hosts (or ranges) to empty: nothing arrives there, and the term `remaining`
     counts what stays. `freeing` is what the term `freed` needs. `mix` are the kinds of tasks to

@@ -67,6 +67,7 @@ RULES: PolicyRegistry[PolicyRules] = PolicyRegistry(
         "deadline": "placewright.instances.verify.rules.deadline.policy:POLICY",
         "geo": "placewright.instances.verify.rules.geo.policy:GEO",
         "replicas": "placewright.instances.verify.rules.geo.policy:REPLICAS",
+        "stages": "placewright.instances.verify.rules.stages:POLICY",
     }
 )
 """The rules and terms of each policy."""

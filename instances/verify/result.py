@@ -25,6 +25,7 @@ STATEMENTS = frozenset(
         "disruption_limit",
         "refusals",
         "offer",
+        "later_reason",
         "displaced_by",
         "moves",
         "move_order",

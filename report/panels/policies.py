@@ -26,6 +26,7 @@ PANELS: PolicyRegistry[PolicyPanels] = PolicyRegistry(
         "deadline": "placewright.report.panels.promises:PANELS",
         "geo": "placewright.report.panels.regions:PANELS",
         "replicas": "placewright.report.panels.regions:PANELS",
+        "stages": "placewright.report.panels.schedule:PANELS",
     }
 )
 """The tables of each policy."""

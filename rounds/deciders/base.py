@@ -109,7 +109,7 @@ class PolicyDecider(NamedTuple):
 DECIDERS: PolicyRegistry[PolicyDecider] = PolicyRegistry(
     {
         name: f"placewright.rounds.deciders.{name}:POLICY"
-        for name in ("gang", "interleaving", "deadline", "geo", "replicas")
+        for name in ("gang", "interleaving", "deadline", "geo", "replicas", "stages")
     }
 )
 """The decider of each policy."""

@@ -54,6 +54,10 @@ BACKENDS = {
 }
 
 
+WITH_INTERVALS = ("cp-sat", "enumeration")
+"""Backends that take interval variables."""
+
+
 def available() -> tuple[str, ...]:
     """Give the names of the backends whose package is installed; nothing is imported."""
     return tuple(name for name, entry in BACKENDS.items() if find_spec(entry.needs) is not None)

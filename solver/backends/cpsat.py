@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from placewright.array_types import Floats, Ints
 from placewright.solver.arrays import ALWAYS, Arrays, UnsupportedModelError
+from placewright.solver.intervals import Intervals
 from placewright.solver.outcome import Limits, Outcome, Report, Status, Trace, audit
 
 LARGEST_SCALE = 10**6
@@ -271,6 +273,8 @@ def _model(arrays: Arrays, whole: Scaled, start: Floats | None) -> cp_model.CpMo
         linear.coeffs.extend(data[first:last])
         linear.domain.extend(domains[row])
 
+    if arrays.intervals is not None:
+        _add_intervals(proto, arrays.intervals)
     used = np.flatnonzero(whole.cost)
     if used.size:
         proto.objective.vars.extend(used.tolist())
@@ -279,3 +283,26 @@ def _model(arrays: Arrays, whole: Scaled, start: Floats | None) -> cp_model.CpMo
         proto.solution_hint.vars.extend(range(arrays.columns))
         proto.solution_hint.values.extend(np.rint(start).astype(np.int64).tolist())
     return model
+
+
+def _add_intervals(proto: Any, intervals: Intervals) -> None:
+    """Write each interval, and a cumulative constraint for each resource."""
+    first = len(proto.constraints)
+    columns = (intervals.start, intervals.size, intervals.present)
+    for start, size, present in np.stack(columns, axis=1).tolist():
+        constraint = proto.constraints.add()
+        if present >= 0:
+            constraint.enforcement_literal.append(present)
+        interval = constraint.interval
+        for expression, offset in ((interval.start, 0), (interval.end, size)):
+            expression.vars.append(start)
+            expression.coeffs.append(1)
+            expression.offset = offset
+        interval.size.offset = size
+    for demand, capacity in zip(intervals.demand.T, intervals.capacity.tolist(), strict=True):
+        asking = np.flatnonzero(demand)
+        cumulative = proto.constraints.add().cumulative
+        cumulative.capacity.offset = capacity
+        cumulative.intervals.extend((first + asking).tolist())
+        for amount in demand[asking].tolist():
+            cumulative.demands.add().offset = amount

@@ -115,7 +115,7 @@ def _leaves(arrays: Arrays, search: _Search, points: Floats, depth: int) -> Iter
 def _feasible(arrays: Arrays, points: Floats, value: float) -> Iterator[tuple[float, Floats]]:
     """Yield ever better feasible points; rows with conditions are checked here, point by point."""
     merit = arrays.sign * (points @ arrays.cost)
-    conditional = bool((arrays.when != ALWAYS).any())
+    conditional = bool((arrays.when != ALWAYS).any()) or arrays.intervals is not None
     while (candidates := np.flatnonzero(merit > value)).size:
         chosen = candidates[np.argmax(merit[candidates])]
         if not conditional or arrays.feasible(points[chosen]):

@@ -1,0 +1,1 @@
+"""Stages: jobs that wait for others, as resource-constrained project scheduling."""

@@ -1,0 +1,1 @@
+"""List schedules of tasks, and places of what begins now."""

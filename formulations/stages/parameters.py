@@ -1,0 +1,20 @@
+"""Tuning parameters of the stages formulation, read as `formulations/gang/parameters.py` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Sizes, times, shares of the time."""
+
+    # Units of all modes with intervals: beyond that the search has found nothing better in time.
+    max_interval_units: int = 2_000
+    # Times that what begins now is placed and the rest scheduled anew, before whoever found no
+    # place waits.
+    max_placing_rounds: int = 4
+    gang_share: float = 0.3  # Of the time left, for the places of what begins now
+
+
+PARAMETERS = Parameters()
