@@ -21,10 +21,11 @@ def chance(rng: Random, probability: float) -> bool:
     return rng.random() < probability
 
 
-def cluster(rng: Random, most: int = 4, *, parts: bool = False) -> Raw:
+def cluster(rng: Random, most: int = 4, *, parts: bool = False, fabric: bool = False) -> Raw:
     """One to `most` hosts of one to three kinds, in up to two levels above them.
 
-    With `parts` some can be cut into MIG slices, or have GPUs whose memory is known.
+    With `fabric` the racks may be joined by a graph. With `parts` some hosts can be cut into MIG
+    slices, or have GPUs whose memory is known.
     """
     levels = rng.choice(TREES)
     racks = [f"r{i}" for i in range(rng.randint(1, 3))] if levels else []
@@ -45,7 +46,11 @@ def cluster(rng: Random, most: int = 4, *, parts: bool = False) -> Raw:
             host["healthy"] = False
         hosts.append(host)
     document: Raw = {"levels": list(levels), "domains": domains, "hosts": hosts}
-    if chance(rng, 0.15):
+    if fabric and levels and chance(rng, 0.1):
+        document["fabric"] = _fabric(rng, racks)
+        if chance(rng, 0.3):
+            document["links"] = {"host": {"bandwidth_mbps": 2000, "latency_us": 1.0}}
+    elif chance(rng, 0.15):
         names = (*levels, "host")
         document["links"] = {
             level: {"bandwidth_mbps": rng.choice((1000, 2000, 7777)), "latency_us": 1.0}
@@ -61,6 +66,18 @@ def cluster(rng: Random, most: int = 4, *, parts: bool = False) -> Raw:
         if wan:
             document["wan"] = [{"between": ["b0", "b1"], "bandwidth_mbps": 500, "latency_us": 5.0}]
     return document
+
+
+def _fabric(rng: Random, racks: list[str]) -> list[Raw]:
+    """Join racks and up to two switches by a random tree and some links more."""
+    ends = [*racks, *(f"s{i}" for i in range(rng.randint(len(racks) < 2, 2)))]
+    rng.shuffle(ends)
+    pairs = {tuple(sorted((ends[i], rng.choice(ends[:i])))) for i in range(1, len(ends))}
+    pairs |= {tuple(sorted(rng.sample(ends, 2))) for _ in range(rng.randint(0, 2))}
+    return [
+        {"between": pair, "bandwidth_mbps": rng.choice((500, 1000, 3000)), "latency_us": 1.0}
+        for pair in sorted(pairs)
+    ]
 
 
 def _host(rng: Random, *, parts: bool, bare: bool) -> Raw:
@@ -110,12 +127,16 @@ def group(rng: Random, document: Raw, most: int, *, parts: bool = False) -> Raw:
         made["apart"] = {"level": rng.choice(levels), "most": rng.choice((1, 1, 2))}
     if parts:
         _part(rng, made)
-    if made.get("gpu", 0) >= 1000 and document.get("links") and chance(rng, 0.5):
+    if (
+        made.get("gpu", 0) >= 1000
+        and (document.get("links") or document.get("fabric"))
+        and chance(rng, 0.5)
+    ):
         made["communication"] = {
             "pattern": rng.choice(("ring", "tree")),
             "data_mib": rng.choice((1, 10, 333)),
         }
-    if document.get("links") and chance(rng, 0.5):
+    if (document.get("links") or document.get("fabric")) and chance(rng, 0.5):
         made.setdefault("communication", {})["rate_mbps"] = rng.choice((700, 1500, 4000))
     return made
 

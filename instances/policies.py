@@ -121,6 +121,7 @@ GANG = PolicySpec(
         "jobs.caps",
         "jobs.preempts",
         "cluster.pools",
+        "cluster.fabric",
         "tenants.guarantee",
         "tenants.cells",
         "tenants.preemption",

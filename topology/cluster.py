@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placewright.topology.catalogue import CATALOGUE, LINK_MATRICES, HostModel, Link, model_links
+from placewright.topology.fabric import Fabric
 from placewright.topology.gpu_links import GpuLinks, words_of_links
 from placewright.topology.graph import (
     Detail,
@@ -66,6 +67,9 @@ class Cluster:
         By level and domain: Mbit/s of its link, where that is not the bandwidth in `links`.
     wan : mapping of (str, str) to Link
         By pair of outermost domains, each pair once.
+    fabric : mapping of (str, str) to Link
+        The graph of switches above the hosts, where it is no tree: by pair of innermost domains or
+        switches. The uplinks of all domains are then the maximum flows out of them.
     gpu_memory : int64 array (hosts,), optional
         MiB of one GPU of each host, 0 where that is unknown; by default it is.
     product : int32 array (hosts,), optional
@@ -85,6 +89,8 @@ class Cluster:
         The GPUs of host h are ``gpu_start[h]:gpu_start[h + 1]`` in every flat per-GPU array.
     host_index : dict of str to int
         Index of each host by name.
+    network : Fabric or None
+        That of `fabric`.
 
     Raises
     ------
@@ -110,9 +116,11 @@ class Cluster:
     product: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     gpu_links: tuple[GpuLinks, ...] = ()
     gpu_links_of: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    fabric: Mapping[tuple[str, str], Link] = field(default_factory=dict)
     domain: NDArray[np.int32] = field(init=False, repr=False)
     gpu_start: NDArray[np.int64] = field(init=False, repr=False)
     host_index: Mapping[str, int] = field(init=False, repr=False)
+    network: Fabric | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.levels or self.levels[-1] != "host":
@@ -129,6 +137,9 @@ class Cluster:
             check_unique(level, names)
         self._fix_containment()
         self._fix_hosts()
+        self._set("network", None)
+        if self.fabric:
+            self._link_by_fabric()
         self._check_links()
         self._set("host_index", {name: h for h, name in enumerate(self.hosts)})
 
@@ -222,6 +233,35 @@ class Cluster:
         self._set("gpu_links", links)
         self._set("gpu_links_of", np.array(links_of, dtype=np.int32))
 
+    def _link_by_fabric(self) -> None:
+        """Give each domain that has others beside it the maximum flow to these as its uplink."""
+        if len(self.levels) < 2 or self.wan:
+            raise ValueError(
+                "fabric given without a level above the host, or beside wan; expected a level "
+                "whose domains it joins, and no wan"
+            )
+        network = Fabric(self.names[-2], self.fabric)
+        links = {level: link for level, link in self.links.items() if level == HOST_LEVEL}
+        own = {ends: mbps for ends, mbps in self.own_uplinks.items() if ends[0] == HOST_LEVEL}
+        at = np.arange(len(self.names[-2]), dtype=np.int32)
+        for depth in range(len(self.levels) - 2, -1, -1):
+            parts = [(np.flatnonzero(at == d), np.flatnonzero(at != d)) for d in np.unique(at)]
+            if len(parts) > 1:
+                flows = [network.carries(inside, outside) for inside, outside in parts]
+                usual = max(sorted(set(flows)), key=flows.count)
+                links[self.levels[depth]] = Link(usual, 0.0)
+                names = (self.names[depth][d] for d in np.unique(at))
+                own |= {
+                    (self.levels[depth], name): mbps
+                    for name, mbps in zip(names, flows, strict=True)
+                    if mbps != usual
+                }
+            at = self.parent[depth][at]
+        self._set("fabric", dict(self.fabric))
+        self._set("network", network)
+        self._set("links", links)
+        self._set("own_uplinks", own)
+
     def _check_links(self) -> None:
         self._set("links", dict(self.links))
         self._set("wan", dict(self.wan))
@@ -268,6 +308,7 @@ class Cluster:
             self.links,
             dict(self.own_uplinks),
             {frozenset(ends): link for ends, link in self.wan.items()},
+            {frozenset(ends): link for ends, link in self.fabric.items()},
             self.gpu_memory.tolist(),
             self.product.tolist(),
             [self.gpu_links[i] if i >= 0 else None for i in self.gpu_links_of.tolist()],
@@ -465,6 +506,7 @@ def assemble(
     links: Mapping[str, Link] | None = None,
     wan: Mapping[tuple[str, str], Link] | None = None,
     own_uplinks: Mapping[tuple[str, str], int] | None = None,
+    fabric: Mapping[tuple[str, str], Link] | None = None,
     gpu_memory: ArrayLike = (),
     product: ArrayLike = (),
     gpu_links: Sequence[GpuLinks] = (),
@@ -482,8 +524,8 @@ def assemble(
     - `capacity` (array_like of int (hosts, resources)): CPU in millicores, memory in MiB.
     - `host_model` (sequence of str or None (hosts,)): keys of `CATALOGUE`; None where the hardware
       is unknown.
-    - `links`, `wan`, `own_uplinks`, `gpu_memory`, `product`, `gpu_links`, `gpu_links_of`: as in
-      `Cluster`.
+    - `links`, `wan`, `own_uplinks`, `fabric`, `gpu_memory`, `product`, `gpu_links`,
+      `gpu_links_of`: as in `Cluster`.
 
     Raises ValueError if a level, a parent or a host model is unknown, a domain is not one level
     below its parent, or anything that `Cluster` checks does not fit.
@@ -530,6 +572,7 @@ def assemble(
         links=links or {},
         wan=wan or {},
         own_uplinks=own_uplinks or {},
+        fabric=fabric or {},
         gpu_memory=np.asarray(gpu_memory, dtype=np.int64),
         product=np.asarray(product, dtype=np.int32),
         gpu_links=tuple(gpu_links),
@@ -609,6 +652,7 @@ def _cluster_of(said: GraphCluster) -> Cluster:
         links=said.links,
         wan=said.wan,
         own_uplinks=said.own_uplinks,
+        fabric=said.fabric,
         gpu_memory=[one.gpu_memory or 0 for one in has],
         product=[one.product for one in has],
         gpu_links_of=[
@@ -645,8 +689,18 @@ def _graph_cluster(cluster: Cluster) -> GraphCluster:
         ],
     }
     hosts = [_graph_host(cluster, h, parents[-1][h]) for h in range(cluster.num_hosts)]
-    wires = cluster.links, cluster.wan, cluster.own_uplinks
-    return GraphCluster(cluster.name, cluster.levels[:-1], domains, hosts, *wires, further)
+    drawn = [level for level in cluster.links if not cluster.fabric or level == HOST_LEVEL]
+    return GraphCluster(
+        name=cluster.name,
+        levels=cluster.levels[:-1],
+        domains=domains,
+        hosts=hosts,
+        links={level: cluster.links[level] for level in drawn},
+        wan=cluster.wan,
+        own_uplinks={of: mbps for of, mbps in cluster.own_uplinks.items() if of[0] in drawn},
+        fabric=cluster.fabric,
+        further=further,
+    )
 
 
 def _graph_host(cluster: Cluster, h: int, parent: str | None) -> GraphHost:

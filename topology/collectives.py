@@ -124,6 +124,9 @@ def _uplinks(cluster: Cluster, a: Ints, b: Ints) -> Iterator[Fraction]:
                 yield min(Fraction(*one) for one in each)
         if level == 0 and cluster.wan:
             yield from _wan(cluster, from_, to)
+        if cluster.network is not None and level == len(cluster.levels) - 2:
+            for (x, y), number in _messages(from_, to):
+                yield Fraction(cluster.network.carries([x], [y]), number)
 
 
 def _railed(cluster: Cluster) -> NDArray[np.bool_]:
@@ -134,11 +137,16 @@ def _railed(cluster: Cluster) -> NDArray[np.bool_]:
 def _wan(cluster: Cluster, a: NDArray[np.int32], b: NDArray[np.int32]) -> Iterator[Fraction]:
     index = {name: i for i, name in enumerate(cluster.names[0])}
     link_of = {frozenset((index[x], index[y])): link for (x, y), link in cluster.wan.items()}
-    pairs, times = np.unique(np.stack([a, b]), axis=1, return_counts=True)
-    for (x, y), messages in zip(pairs.T.tolist(), times.tolist(), strict=True):
-        link = link_of.get(frozenset((x, y)))
+    for pair, messages in _messages(a, b):
+        link = link_of.get(frozenset(pair))
         if link is not None:
             yield Fraction(link.bandwidth_mbps, messages)
+
+
+def _messages(a: NDArray[np.int32], b: NDArray[np.int32]) -> Iterator[tuple[list[int], int]]:
+    """Yield pairs of domains, from the first to the second, and the messages that go there."""
+    pairs, times = np.unique(np.stack([a, b]), axis=1, return_counts=True)
+    yield from zip(pairs.T.tolist(), times.tolist(), strict=True)
 
 
 def _nics(cluster: Cluster, hosts: Ints, gpus: Ints) -> Iterator[Fraction]:

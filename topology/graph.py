@@ -46,7 +46,9 @@ kind add up; in a directed graph an edge and one back are the same link.
   domain together are its uplink. What most domains of a level have, unless the graph lists it, is
   the bandwidth of the level, and that of others their own, `uplink_mbps`; the latency of a level is
   one. Hosts whose model has rails have those of the model. Edges between switches of one domain say
-  nothing that a cluster knows.
+  nothing that a cluster knows. That is a tree. Where another uplink is among those above the hosts,
+  or not all that a domain contains have uplinks to the same of its switches, all of them are the
+  links of a graph of switches, `fabric`: each innermost domain is one switch, with those in it.
 - ``"wan"``: between two outermost domains, or switches in them. `index` and `first` (the name of
   one end) keep the order of a document.
 
@@ -106,7 +108,7 @@ NODE_ATTRIBUTES: Mapping[str, Mapping[str, type]] = MappingProxyType(
         "gpu": {"index": int, "model": str, "memory_mib": int},
         "nic": {"index": int},
         "numa": {"index": int},
-        "switch": {},
+        "switch": {"name": str},
     }
 )
 """Names and types of the attributes of nodes, besides `kind`."""
@@ -185,6 +187,8 @@ class GraphCluster:
         Uplinks by level, links between outermost domains.
     own_uplinks : mapping of (str, str) to int
         By level and domain: Mbit/s of an uplink that differs from those of its level.
+    fabric : mapping of (str, str) to Link
+        Links between innermost domains and switches, where these are no tree.
     further : mapping
         The other attributes of the graph.
     left_out : sequence of str
@@ -198,6 +202,7 @@ class GraphCluster:
     links: Mapping[str, Link]
     wan: Mapping[tuple[str, str], Link]
     own_uplinks: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    fabric: Mapping[tuple[str, str], Link] = field(default_factory=dict)
     further: Mapping[str, Any] = field(default_factory=dict)
     left_out: Sequence[str] = ()
 
@@ -219,7 +224,8 @@ def draw_graph(cluster: GraphCluster, detail: Detail) -> nx.Graph[Node]:
     """Return the graph of a cluster; time and memory grow with its GPUs and their links.
 
     Nodes are ``(level, name)`` for domains and hosts; ``("switch", level, name)`` for the port of a
-    domain, ``("core",)`` for the switch that joins outermost domains without a WAN; with detail
+    domain, ``("switch", name)`` for one of a fabric, ``("core",)`` for the switch that joins
+    outermost domains without a WAN; with detail
     "gpu" also ``("gpu", host, i)``, ``("nic", host, i)``, ``("numa", host, i)``, ``("rail",
     domain, i)``, ``("nvswitch", owner, i)``, ``("pcie", host, i)``, one for each NUMA node, and
     ``("switch", "host", host)`` for the link between many GPUs that are all joined alike. An
@@ -304,6 +310,15 @@ class _Drawing:
         for index, ((a, b), link) in enumerate(self.cluster.wan.items()):
             ends = self._port(self.levels[0], a), self._port(self.levels[0], b)
             self._join("wan", link, *ends, index=index, first=a)
+        leaves = {name for name, level, _ in self.cluster.domains if level == self.levels[-2]}
+        for index, ((a, b), link) in enumerate(self.cluster.fabric.items()):
+            for switch in {a, b} - leaves:
+                self.graph.add_node(("switch", switch), kind="switch", name=switch)
+            x, y = (
+                self._port(self.levels[-2], end) if end in leaves else ("switch", end)
+                for end in (a, b)
+            )
+            self._join("uplink", link, x, y, index=index, first=a)
 
     def _uplink(self, level: str, name: str) -> Link | None:
         """Return the link of a domain or host to what holds it."""

@@ -87,6 +87,15 @@ def _wide(mbps: int, latency: float | None) -> str:
     return f"{mbps} Mbit/s" + ("" if latency is None else f" and {latency:g} us")
 
 
+def _in_order(wires: Iterable[tuple[list[str], _Wire]]) -> dict[tuple[str, str], Link]:
+    """Return links by the names of their ends, as a document orders both."""
+    found: dict[tuple[str, str], Link] = {}
+    for (a, b), wire in sorted(wires, key=lambda one: one[1].further.get("index", MAX_AMOUNT)):
+        ends = (b, a) if wire.further.get("first") == b else (a, b)
+        found[ends] = Link(wire.mbps, wire.latency or 0.0)
+    return found
+
+
 class _Reader:
     """A graph on the way to what it says."""
 
@@ -119,6 +128,7 @@ class _Reader:
         self.links = HostLinks(self.further.get("gpu_links", ()))
         self._sort_wires()
         hosts = [self._host(node) for node in self._in_order(HOST_LEVEL)]
+        fabric = self._fabric()
         (links, own), wan = self._uplinks(hosts), self._wan()
         alone = {one.node for one in hosts if one.model is None or one.model.nvlink_hosts == 1}
         for joined in self.shared.values():
@@ -136,6 +146,7 @@ class _Reader:
             links=links,
             wan=wan,
             own_uplinks=own,
+            fabric=fabric,
             further=further,
             left_out=self._left_out(),
         )
@@ -338,11 +349,7 @@ class _Reader:
         first: dict[tuple[str, str], Node] = {}
         for node, kind in self.kind.items():
             if kind in (_DOMAIN, HOST_LEVEL):
-                name = self.said[node].get("name")
-                if name is None:
-                    parts = node if isinstance(node, tuple) else (node,)
-                    name = "-".join(map(str, parts))
-                names[node] = name
+                name = names[node] = self._name(node)
                 other = first.setdefault((self._called(node), name), node)
                 if other != node:
                     raise graph_error(
@@ -350,6 +357,10 @@ class _Reader:
                         f"name {show(name)} is that of {show(other)}, too; expected each name once",
                     )
         return names
+
+    def _name(self, node: Node) -> str:
+        parts = node if isinstance(node, tuple) else (node,)
+        return str(self.said[node].get("name") or "-".join(map(str, parts)))
 
     def _domains(self) -> list[tuple[str, str, str | None]]:
         """Return domains in the order of the graph, those of one level by their index."""
@@ -397,6 +408,52 @@ class _Reader:
             for end in (a, b):
                 if self._owner(end) != host:
                     self.shared[end].add(host)
+
+    def _fabric(self) -> dict[tuple[str, str], Link]:
+        """Take the links above the hosts out of the wires where they are no tree, and return them.
+
+        They are one if each leads to the domain around, and all that a domain contains to the same
+        of its switches.
+        """
+        found: dict[tuple[Node, Node], _Wire] = {}
+        met: defaultdict[Node, defaultdict[Node, set[Node]]] = defaultdict(lambda: defaultdict(set))
+        tree, used = True, []
+        for key, wire in self.wires.items() if self.levels else ():
+            ends = a, b = key[:2]
+            owners = x, y = self._owner(a), self._owner(b)
+            kinds = [self.kind.get(owner) for owner in owners]
+            if key[2] not in ("uplink", "rail") or HOST_LEVEL in kinds:
+                continue
+            if x != y or x is None:
+                child = y if y is not None and self.container.get(y) == x else x
+                above, end = (y, b) if child == x else (x, a)
+                tree &= child is not None and self.container.get(child) == above
+                met[above][child].add(end)
+            a, b = (
+                owner if owner is not None and self._rank(owner) == len(self.levels) - 1 else end
+                for end, owner in zip(ends, owners, strict=True)
+            )
+            if a != b:
+                used.append(key)
+                one = found.get((b, a)) or found.setdefault((a, b), _Wire(wire.kind))
+                one.there += wire.mbps
+                one.latency = max(one.latency or 0.0, wire.latency or 0.0)
+                one.further |= wire.further
+        ways = (map(frozenset, children.values()) for children in met.values())
+        if tree and all(len(set(ends)) == 1 for ends in ways):
+            return {}
+        for key in used:
+            del self.wires[key]
+        names: dict[str, Node] = {}
+        for node in dict.fromkeys(end for ends in found for end in ends):
+            other = names.setdefault(self._name(node), node)
+            if other != node:
+                raise graph_error(
+                    [node],
+                    f"name {show(self._name(node))} is that of {show(other)}, too; expected each "
+                    f"domain and switch of the fabric to have its own",
+                )
+        return _in_order(([self._name(a), self._name(b)], wire) for (a, b), wire in found.items())
 
     def _uplinks(
         self, hosts: Sequence[GraphHost]
@@ -489,7 +546,7 @@ class _Reader:
         )
 
     def _wan(self) -> dict[tuple[str, str], Link]:
-        found: list[tuple[int, tuple[str, str], Link]] = []
+        found: list[tuple[list[str], _Wire]] = []
         pairs: set[frozenset[str]] = set()
         for (a, b, kind), wire in self.wires.items():
             if kind != "wan":
@@ -511,11 +568,8 @@ class _Reader:
                     f"domains, and each two of them once",
                 )
             pairs.add(frozenset(names))
-            if wire.further.get("first") == names[1]:
-                names.reverse()
-            place = wire.further.get("index", MAX_AMOUNT)
-            found.append((place, (names[0], names[1]), Link(wire.mbps, wire.latency or 0.0)))
-        return {pair: link for _, pair, link in sorted(found, key=lambda one: one[0])}
+            found.append((names, wire))
+        return _in_order(found)
 
     # Hosts.
 

@@ -102,6 +102,8 @@ class ModelParameters:
     # Hosts times levels of running jobs up to which the host-indexed model has jobs of higher ranks
     # go back to where they were.
     max_returned_hosts: int = 2_000
+    # Pairs of tasks of a job in two domains whose distance the host-indexed model counts in full.
+    max_pairs_apart: int = 2_000
     # Pending jobs of a round whose victims are selected by a host-indexed model.
     max_victim_pending_jobs: int = 32
     # (Pending task set, host) pairs and places of running jobs of such a model.

@@ -70,7 +70,6 @@ def _way(facts: Facts, a: int, b: int) -> list[tuple[Link, int]]:
     """Return the links from a GPU of host a to one of host b; inside a host none limits it."""
     one, other = facts.hosts[a].domains, facts.hosts[b].domains
     wan = facts.raw["cluster"].get("wan", ())
-    links = facts.raw["cluster"].get("links", {})
     way: list[tuple[Link, int]] = []
     for position, level in enumerate(facts.levels):
         x, y = one[position], other[position]
@@ -79,9 +78,12 @@ def _way(facts: Facts, a: int, b: int) -> list[tuple[Link, int]]:
         if position == 0 and wan:
             between = [entry for entry in wan if set(entry["between"]) == {x, y}]
             way += [(("wan", x, y), entry["bandwidth_mbps"]) for entry in between]
-        elif level in links:
-            bandwidth = links[level]["bandwidth_mbps"]
-            for domain, direction in ((x, "out"), (y, "in")):
-                own = facts.uplinks.get((level, domain), bandwidth)
-                way.append(((level, domain, direction), own))
+            continue
+        for domain, direction in ((x, "out"), (y, "in")):
+            bandwidth = facts.uplink(level, domain)
+            if bandwidth is not None:
+                way.append(((level, domain, direction), bandwidth))
+    if facts.fabric is not None and one[-2] != other[-2]:
+        ends = frozenset({one[-2]}), frozenset({other[-2]})
+        way.append((("fabric", one[-2], other[-2]), facts.fabric.between(*ends)))
     return way

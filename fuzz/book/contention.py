@@ -17,12 +17,11 @@ def contention(facts: Facts, choices: Choices) -> int:
 def _excess(facts: Facts, runs: Iterable[tuple[Job, Choice]]) -> int:
     """Return the excess of jobs; hosts that are drawn have no NICs."""
     total, runs = 0, list(runs)
-    for level, link in facts.raw["cluster"].get("links", {}).items():
-        position = facts.levels.index(level)
+    for position, level in enumerate(facts.levels):
         if position == 0 and facts.raw["cluster"].get("wan"):
             continue
         for domain in {host.domains[position] for host in facts.hosts}:
-            load = 0
+            bandwidth, load = facts.uplink(level, domain), 0
             for job, choice in runs:
                 for g, group in enumerate(job.options[choice.option].groups):
                     inside = [
@@ -32,5 +31,5 @@ def _excess(facts: Facts, runs: Iterable[tuple[Job, Choice]]) -> int:
                     ]
                     if any(inside) and not all(inside):
                         load += (group.communication or {}).get("rate_mbps", 0)
-            total += max(0, load - facts.uplinks.get((level, domain), link["bandwidth_mbps"]))
+            total += 0 if bandwidth is None else max(0, load - bandwidth)
     return total

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from fuzz.book.accounts import JOBS, Account, accounts_of, limits, of_model
+from fuzz.book.fabric import Fabric
 from fuzz.book.references import invalid_jobs
 from fuzz.policy import Raw
 
@@ -192,9 +193,18 @@ class Facts:
             for name in named(entry["name"])
             if "uplink_mbps" in entry
         }
+        self.fabric = Fabric(cluster) if cluster.get("fabric") else None
         self.hosts = tuple(self._hosts(cluster))
         self.numbers = {host.name: host.number for host in self.hosts}
         self.jobs = tuple(self._job(n, job) for n, job in enumerate(jobs))
+
+    def uplink(self, level: str, domain: str) -> int | None:
+        """Return what the link of a domain carries, None if it has none."""
+        if self.fabric is not None and level != HOST:
+            return self.fabric.out_of(domain)
+        links: Raw = self.raw["cluster"].get("links", {})
+        usual: int | None = links.get(level, {}).get("bandwidth_mbps")
+        return self.uplinks.get((level, domain), usual)
 
     def position(self, level: str | None) -> int | None:
         """Return where a level stands in `Host.domains`."""

@@ -217,6 +217,11 @@ class Terms:
         if not choice.anew:
             return 0
         paths = [self.facts.hosts[place[2]].domains for place in choice.places]
+        fabric = self.facts.fabric
+        if fabric is not None:
+            return sum(
+                (x[-1] != y[-1]) + fabric.hops(x[-2], y[-2]) for x, y in combinations(paths, 2)
+            )
         return sum(a != b for x, y in combinations(paths, 2) for a, b in zip(x, y, strict=True))
 
     def _bottleneck(self, job: Job, choice: Choice) -> int:

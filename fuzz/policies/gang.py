@@ -21,7 +21,7 @@ PLAIN_TERMS = ("value", "disruption", "spread", "opened", "progress", "proximity
 def draw(rng: Random) -> Raw:
     """One to four hosts, one to five jobs, of which some run; each feature by its own chance."""
     parts = chance(rng, 0.08)
-    round_: Raw = {"now": NOW, "cluster": cluster(rng, parts=parts), "jobs": []}
+    round_: Raw = {"now": NOW, "cluster": cluster(rng, parts=parts, fabric=True), "jobs": []}
     names = [host["name"] for host in round_["cluster"]["hosts"]]
     if chance(rng, 0.4):
         round_["tenants"] = _tenants(rng)
@@ -103,7 +103,7 @@ def _policy(rng: Random, round_: Raw, names: list[str]) -> Raw:
     if chance(rng, 0.15):
         others += ["stranded"]
         others = ["stranded", *rng.sample(others, 2)]
-    if round_["cluster"].get("links"):
+    if round_["cluster"].get("links") or round_["cluster"].get("fabric"):
         others += ["bottleneck", "contention"]
     rest = list(dict.fromkeys(rng.sample(others, min(len(others), rng.randint(0, 4)))))
     rest = [term for term in rest if term not in goals]

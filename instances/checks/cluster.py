@@ -22,7 +22,8 @@ from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Errors, InvalidInputError, Path
-from placewright.topology import CATALOGUE, LINK_MATRICES
+from placewright.topology import CATALOGUE, LINK_MATRICES, Link
+from placewright.topology.fabric import Fabric
 from placewright.topology.gpu_links import MOST_GPUS
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
@@ -113,6 +114,8 @@ def check_uses(round_: Round) -> None:
 
 MAX_HOSTS = 200_000
 MAX_GPUS = 4_000_000
+MAX_FLOW_WORK = 500_000
+"""Domains times links of a fabric: the maximum flow out of each domain looks at all links."""
 
 
 def check_cluster(document: ClusterDocument) -> None:
@@ -162,6 +165,31 @@ def check_cluster(document: ClusterDocument) -> None:
     errors.note(check_pools, document)
     errors.refuse()
     _check_wan(document)
+    if document.fabric:
+        _check_fabric(document)
+
+
+def _check_fabric(document: ClusterDocument) -> None:
+    """Refuse a graph of switches that leaves domains apart, or links that say otherwise."""
+    links = {one.between: Link(one.bandwidth_mbps, one.latency_us) for one in document.fabric}
+    problem = ""
+    if not document.levels or document.wan or document.links.keys() - {HOST_LEVEL}:
+        problem = "given beside wan, links of levels above the host, or no level; expected neither"
+    elif len(document.domains) * len(links) > MAX_FLOW_WORK:
+        problem = (
+            f"has {len(links):,} links for {len(document.domains):,} domains; expected at most "
+            f"{MAX_FLOW_WORK:,} if multiplied"
+        )
+    elif len(links) < len(document.fabric):
+        problem = "has two links between the same ends; expected each pair once"
+    else:
+        innermost = document.levels[-1]
+        try:
+            Fabric([one.name for one in document.domains if one.level == innermost], links)
+        except ValueError as error:
+            problem = str(error)
+    if problem:
+        raise InvalidInputError(problem, ("fabric",), show_value=False)
 
 
 def _by_level(document: ClusterDocument) -> Iterator[tuple[str, str]]:

@@ -169,7 +169,8 @@ def _overload(_round: Round) -> Term:
 
 
 def _proximity(round_: Round) -> Term:
-    levels = len(round_.cluster.levels) + 1
+    # No two switches are further apart than there are links.
+    levels = max(len(round_.cluster.levels), len(round_.cluster.fabric)) + 1
 
     def proximity(job: Job, index: int) -> Amounts:
         tasks = sum(group.count for group in job.options[index].groups)
@@ -179,7 +180,7 @@ def _proximity(round_: Round) -> Term:
 
 
 def _bottleneck(round_: Round) -> Term:
-    links = (*round_.cluster.links.values(), *round_.cluster.wan)
+    links = (*round_.cluster.links.values(), *round_.cluster.wan, *round_.cluster.fabric)
     own = [domain.uplink_mbps for domain in round_.cluster.domains]
     own += [host.uplink_mbps for host in round_.cluster.hosts]
     widths = [*(link.bandwidth_mbps for link in links), *(mbps for mbps in own if mbps)]
@@ -198,7 +199,8 @@ def _bottleneck(round_: Round) -> Term:
 def _contention(round_: Round) -> Term:
     domains = Counter(domain.level for domain in round_.cluster.domains)
     domains[HOST_LEVEL] = sum(ranges.size(entry.name) for entry in round_.cluster.hosts)
-    linked = [domains[level] for level in round_.cluster.links]
+    levels = domains if round_.cluster.fabric else round_.cluster.links
+    linked = [domains[level] for level in levels]
 
     def contention(job: Job, index: int) -> Amounts:
         yield (

@@ -177,7 +177,9 @@ def check_limits(round_: Round, hosts: Mapping[str, Hardware]) -> None:
         check_fields(round_)
         _check_policy(round_.policy, hosts, (*round_.cluster.levels, HOST_LEVEL))
     with errors:
-        if "contention" in round_.policy.terms and not round_.cluster.links:
+        if "contention" in round_.policy.terms and not (
+            round_.cluster.links or round_.cluster.fabric
+        ):
             raise InvalidInputError(
                 "missing; expected links, whose load the term contention counts",
                 ("cluster", "links"),

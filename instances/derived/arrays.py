@@ -153,6 +153,7 @@ def build_cluster(document: ClusterDocument) -> Cluster:
         links={level: Link(x.bandwidth_mbps, x.latency_us) for level, x in document.links.items()},
         own_uplinks=document.own_uplinks,
         wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in document.wan},
+        fabric={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in document.fabric},
         gpu_memory=gpu_memory,
         product=product,
         gpu_links=tuple(links),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 MAX_GPUS_PER_HOST = 1024
 MAX_LINKED_GPUS = 128
+MAX_FABRIC_LINKS = 20_000
 
 HostName = Annotated[str, Field(min_length=1, max_length=253, pattern=HOST_NAME)]
 
@@ -158,10 +159,17 @@ class WanEntry(LinkEntry):
     between: tuple[Name, Name]
 
 
+class FabricEntry(LinkEntry):
+    """A link between two innermost domains or switches."""
+
+    between: tuple[Name, Name]
+
+
 class ClusterDocument(Document):
     """A cluster as a file describes it; `arrays.build_cluster` turns it into a `Cluster`.
 
-    `levels` lists the layers above the host, outermost first; the host level is implied.
+    `levels` lists the layers above the host, outermost first; the host level is implied. `fabric`
+    are the links above the hosts where they are no tree, in place of `links` of levels and `wan`.
     """
 
     apiVersion: Literal["placewright/v1alpha2"] = API_VERSION  # noqa: N815
@@ -172,6 +180,7 @@ class ClusterDocument(Document):
     hosts: Many[HostEntry] = Field(min_length=1)
     links: dict[Name, LinkEntry] = Field(default_factory=dict)
     wan: Many[WanEntry] = ()
+    fabric: Many[FabricEntry] = Field(default=(), max_length=MAX_FABRIC_LINKS)
     pools: Many[Pool] = ()
     gpu_links: Many[LinkMatrix] = ()
 
@@ -227,6 +236,7 @@ class ClusterDocument(Document):
             "hosts": hosts,
             "links": {level: asdict(link) for level, link in said.links.items()},
             "wan": [{"between": ends, **asdict(link)} for ends, link in said.wan.items()],
+            "fabric": [{"between": ends, **asdict(link)} for ends, link in said.fabric.items()],
             "pools": said.further.get("pools", ()),
             "gpu_links": said.further["gpu_links"],
         }
@@ -264,6 +274,7 @@ class ClusterDocument(Document):
             links={level: Link(x.bandwidth_mbps, x.latency_us) for level, x in self.links.items()},
             wan={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in self.wan},
             own_uplinks=self.own_uplinks,
+            fabric={x.between: Link(x.bandwidth_mbps, x.latency_us) for x in self.fabric},
             further={"pools": pools, "gpu_links": matrices},
         )
         return draw_graph(said, detail)

@@ -12,7 +12,12 @@ from placewright.instances.derived.names import check_known
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap, Measure
-from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
+from placewright.instances.documents.cluster import (
+    ClusterDocument,
+    DomainEntry,
+    FabricEntry,
+    HostEntry,
+)
 from placewright.instances.documents.edits import (
     AddEdit,
     CapEdit,
@@ -260,7 +265,7 @@ def release(round_: Round, hosts: Sequence[str]) -> Round:
 def add(round_: Round, edit: AddEdit) -> Round:
     """Add hosts and domains: those given, or copies of a domain with all that is in it."""
     cluster = round_.cluster
-    domains, hosts = list(edit.domains), list(edit.hosts)
+    domains, hosts, fabric = list(edit.domains), list(edit.hosts), list(cluster.fabric)
     sets, pools = dict(round_.host_sets), cluster.pools
     for i, name in enumerate(edit.host_sets):
         check_known(name, sets, "host set", ("host_sets", i))
@@ -275,12 +280,13 @@ def add(round_: Round, edit: AddEdit) -> Round:
             domains += more_domains
             hosts += more_hosts
             sets = _with_copies(sets, more_hosts, prefix)
+            fabric += _links_of_copies(cluster, more_domains, prefix)
             pools = pools_with_copies(pools, more_domains, more_hosts, prefix)
     update: dict[str, object] = {
         "domains": (*cluster.domains, *domains),
         "hosts": (*cluster.hosts, *hosts),
     }
-    update["pools"] = pools
+    update |= {"pools": pools, "fabric": tuple(fabric)}
     round_ = _with_cluster(round_, cluster.model_copy(update=update))
     return round_ if sets == round_.host_sets else round_.model_copy(update={"host_sets": sets})
 
@@ -336,6 +342,17 @@ def _without(entry: str, gone: frozenset[str]) -> Iterable[str]:
     names = ranges.expand(entry)
     left = [name for name in names if name not in gone]
     return (entry,) if len(left) == len(names) else left
+
+
+def _links_of_copies(
+    cluster: ClusterDocument, copies: Sequence[DomainEntry], prefix: str
+) -> Iterator[FabricEntry]:
+    """Yield links of copies of domains: to copies where both ends are copied, else to the other."""
+    name = {one.name.removeprefix(prefix): one.name for one in copies}
+    for link in cluster.fabric:
+        a, b = link.between
+        if a in name or b in name:
+            yield link.model_copy(update={"between": (name.get(a, a), name.get(b, b))})
 
 
 def _with_copies(

@@ -28,6 +28,7 @@ from placewright.instances.documents.plan import Decision, DecisionKind, Plan, T
 from placewright.instances.documents.plan_data import FlowSection, ReadsSection, ReplicaSection
 from placewright.instances.documents.plan_leases import LeaseSection, Promised
 from placewright.instances.documents.round import Round
+from placewright.instances.verify.fabric import FabricFacts
 from placewright.topology import CATALOGUE, GpuLinks, HostModel
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
@@ -54,14 +55,23 @@ class HostFacts:
 class ClusterFacts:
     """All hosts by name, and where each level (host included) stands in `HostFacts.domains`.
 
-    `wan` is the Mbit/s between two outermost domains, `uplinks` that of the link of a domain, by
-    level and name, where that is not what the cluster says of its level.
+    `wan` is the Mbit/s between two outermost domains, `links` that of uplinks by level, `uplinks`
+    that of the link of a domain, by level and name, where it is another, `fabric` the graph of
+    switches above the hosts.
     """
 
     hosts: Mapping[str, HostFacts]
     levels: Mapping[str, int]
     wan: Mapping[frozenset[str], int]
+    links: Mapping[str, int]
     uplinks: Mapping[tuple[str, str], int]
+    fabric: FabricFacts | None
+
+    def uplink(self, level: str, domain: str) -> int | None:
+        """Return the Mbit/s of the link of a domain, None if nothing is known of one."""
+        if self.fabric is not None and level != HOST_LEVEL:
+            return self.fabric.out_of(domain)
+        return self.uplinks.get((level, domain), self.links.get(level))
 
 
 def read_cluster(document: ClusterDocument) -> ClusterFacts:
@@ -77,7 +87,9 @@ def read_cluster(document: ClusterDocument) -> ClusterFacts:
             hosts[name] = HostFacts(name, equipment, (*above, name), entry.healthy, wiring, inside)
     wan = {frozenset(entry.between): entry.bandwidth_mbps for entry in document.wan}
     position_of = {level: position for position, level in enumerate(levels)}
-    return ClusterFacts(hosts, position_of, wan, document.own_uplinks)
+    fabric = FabricFacts(document) if document.fabric else None
+    usual = {level: link.bandwidth_mbps for level, link in document.links.items()}
+    return ClusterFacts(hosts, position_of, wan, usual, document.own_uplinks, fabric)
 
 
 def _domains(

@@ -75,6 +75,28 @@ class LinkBandwidths:
         )
 
 
+def partitions_apart(cluster: Cluster) -> tuple[list[Ints], Ints]:
+    """Return what the term `proximity` counts of two hosts: partitions, and what is beyond these.
+
+    By partition, int64 (hosts,), the part of each host; two are as far apart as there are
+    partitions with the two in different parts. In a graph of switches that is the largest
+    ultrametric below the distance (single linkage); int64 (innermost domains, innermost domains)
+    is what the distance has beyond, nothing in a tree.
+    """
+    if cluster.network is None:
+        return [row.astype(np.int64) for row in cluster.domain], np.zeros((0, 0), dtype=np.int64)
+    hops, leaf = cluster.network.hops, cluster.domain[-2]
+    found, beyond = [cluster.domain[-1].astype(np.int64)], hops.copy()
+    for most in range(int(hops.max())):
+        near = hops <= most
+        while (wider := near @ near).sum() > near.sum():
+            near = wider
+        part = near.argmax(axis=1)  # the first domain in reach names the part
+        beyond -= part[:, None] != part
+        found.append(part[leaf])
+    return found, beyond
+
+
 def num_ranks(group: Group) -> int:
     """Return the number of ranks of a group's collective: its GPUs."""
     return group.milli_gpu // 1000

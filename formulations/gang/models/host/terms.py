@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import comb
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from placewright.array_types import Ints
+from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.host.model import (
     NONE,
     DomainRows,
@@ -34,6 +36,7 @@ from placewright.formulations.gang.problem.terms import (
     TaskMix,
     least_time_us,
     num_ranks,
+    partitions_apart,
     pinned_loads,
     rates_in_place,
 )
@@ -521,7 +524,11 @@ class _Host:
 # spread     sum over sets and charged levels of GPUs * weight * (sum_d z - y + k)
 # opened     sum of opened[h] over empty hosts
 # leftover   sum_h left[h]
-# proximity  per level, pairs of a job's tasks less pairs that share a domain
+# in[d,i]        i tasks of a job or more are in d  tasks of the job in d <= sum_i in[d,i]
+# apart          a task in a and one in b         apart[a,i,b,j] >= in[a,i] + in[b,j] - 1
+#
+# proximity  per level, pairs of a job's tasks less pairs that share a domain; with a graph of
+#            switches per partition, and what pairs are further apart (`partitions_apart`)
 
 
 def add_terms(m: HostModel) -> None:
@@ -628,17 +635,19 @@ def _proximity(m: HostModel) -> None:
     of some.
     """
     m.model.term("proximity", m.y[:0], np.zeros(0), sense="min")
+    partitions, beyond = partitions_apart(m.problem.cluster)
     sets_of: dict[int, list[int]] = {}
     for t, task_set in enumerate(m.task_sets):
         if task_set.group is not None:
             sets_of.setdefault(task_set.users[0][0], []).append(t)
     for entry, mine in sets_of.items():
         tasks = sum(n for t in mine for _, _, n in m.task_sets[t].users)
-        pairs = float(tasks * (tasks - 1) // 2 * len(m.problem.cluster.levels))
-        charge_arrival(m, "proximity", entry, pairs)
+        charge_arrival(m, "proximity", entry, float(comb(tasks, 2) * len(partitions)))
         there = Tasks.of(m, mine)
-        for domain in m.problem.cluster.domain:
+        for domain in partitions:
             _together(m, entry, there, domain[m.hosts[there.hosts]], tasks)
+        if beyond.any():
+            _apart(m, entry, mine, beyond, tasks)
 
 
 def _together(m: HostModel, entry: int, there: Tasks, domain: np.ndarray, tasks: int) -> None:
@@ -655,3 +664,28 @@ def _together(m: HostModel, entry: int, there: Tasks, domain: np.ndarray, tasks:
         # A kept job's pairs do not count: no claim on them.
         add_arrival(m, m.model.row("count", together, k, upper=0.0), entry, -tasks)
     m.model.term("proximity", together, -(k * (k - 1) // 2), sense="min")
+
+
+def _apart(m: HostModel, entry: int, mine: list[int], beyond: Ints, tasks: int) -> None:
+    """Append the pairs of tasks in two domains, by how much further apart these are.
+
+    Without them, where they are many, the term is a lower bound.
+    """
+    leaf, there = m.problem.cluster.domain[-2], Tasks.of(m, mine)
+    parts, part_of = np.unique(leaf[m.hosts[there.hosts]], return_inverse=True)
+    held = np.bincount(part_of, weights=there.most, minlength=len(parts))
+    most = np.minimum(held, tasks).astype(np.int64)
+    further = np.triu(beyond[np.ix_(parts, parts)])
+    if most @ (further > 0) @ most > parameters.PARAMETERS.models.max_pairs_apart:
+        return
+    rows = add_domain_rows(m, entry, mine, leaf).rows
+    each = m.model.variables("in", int(most.sum()), upper=1)
+    m.model.add(rows[np.repeat(np.arange(len(parts)), most)], each, -1.0)
+    columns = np.split(each, np.cumsum(most)[:-1])
+    for a, b in np.argwhere(further).tolist():
+        one, other = np.repeat(columns[a], most[b]), np.tile(columns[b], most[a])
+        both = m.model.variables("apart", len(one), upper=1)
+        rows = m.model.rows("apart", len(one), upper=1.0)
+        for column, factor in ((one, 1.0), (other, 1.0), (both, -1.0)):
+            m.model.add(rows, column, factor)
+        m.model.term("proximity", both, float(further[a, b]), sense="min")

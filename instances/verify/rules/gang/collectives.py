@@ -237,12 +237,15 @@ def _between(reading: Reading, a: HostFacts, b: HostFacts) -> Route:
             if link is not None:
                 route.append((("wan", one, other), link, 1))
             continue
-        given = document.links.get(level)
         for host, domain, direction in ((a, one, "out"), (b, other, "in")):
             railed = domain == host.name and host.wiring is not None and host.wiring.nic_rails
-            if given is not None and not railed:
-                mbps = reading.cluster.uplinks.get((level, domain), given.bandwidth_mbps)
+            mbps = reading.cluster.uplink(level, domain)
+            if mbps is not None and not railed:
                 route.append(((level, domain, direction), mbps, 1))
+    fabric = reading.cluster.fabric
+    if fabric is not None and a.domains[-2] != b.domains[-2]:
+        one, other = a.domains[-2], b.domains[-2]
+        route.append((("fabric", one, other), fabric.carries({one}, {other}), 1))
     return tuple(route)
 
 

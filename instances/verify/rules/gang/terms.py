@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import combinations
 from math import comb
 from typing import TypeAlias
 
@@ -20,8 +21,8 @@ from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 # outermost domains do not count where the cluster has a WAN, nor do those of hosts with NICs.
 
 
-Link: TypeAlias = tuple[int, str]
-"""The level of a domain, by its position, and the domain's name."""
+Link: TypeAlias = tuple[str, str]
+"""The level of a domain, and the domain's name."""
 
 
 def contention(reading: Reading) -> int:
@@ -38,12 +39,10 @@ def _excess(reading: Reading, jobs: Iterable[Placed]) -> int:
             if rate:
                 for link in _crossed(reading, placed, number):
                     load[link] += rate
-    names = {position: level for level, position in reading.cluster.levels.items()}
     total = 0
-    for (position, domain), mbps in load.items():
-        level = names[position]
-        usual = reading.round.cluster.links[level].bandwidth_mbps
-        total += max(0, mbps - reading.cluster.uplinks.get((level, domain), usual))
+    for link, mbps in load.items():
+        bandwidth = reading.cluster.uplink(*link)
+        total += 0 if bandwidth is None else max(0, mbps - bandwidth)
     return total
 
 
@@ -51,8 +50,7 @@ def _crossed(reading: Reading, placed: Placed, number: int) -> set[Link]:
     """Return the links that a group of a job crosses."""
     hosts = [task.host for task in placed.tasks if task.task.group == number]
     crossed: set[Link] = set()
-    for level in reading.round.cluster.links:
-        position = reading.cluster.levels[level]
+    for level, position in reading.cluster.levels.items():
         if position == 0 and reading.round.cluster.wan:
             continue
         names = {host.domains[position] for host in hosts}
@@ -60,7 +58,7 @@ def _crossed(reading: Reading, placed: Placed, number: int) -> set[Link]:
             continue
         if level == HOST_LEVEL:
             names -= {host.name for host in hosts if host.wiring and host.wiring.nic_rails}
-        crossed |= {(position, name) for name in names}
+        crossed |= {(level, name) for name in names}
     return crossed
 
 
@@ -202,6 +200,8 @@ def proximity(reading: Reading) -> int:
     0 on one host, 1 in one domain of the innermost level, and so on; without a common domain one
     more than there are levels above the host.
 
+    Where the cluster has a graph of switches it is the number of these on a shortest way.
+
     Notes
     -----
     A pair's height is the number of levels, the host's included, at which its domains differ.
@@ -212,7 +212,13 @@ def proximity(reading: Reading) -> int:
         if tasks < 2:
             continue
         paths = [placed_task.host.domains for placed_task in placed.tasks]
-        for domains in zip(*paths, strict=True):
+        fabric, levels = reading.cluster.fabric, list(zip(*paths, strict=True))
+        if fabric is not None:
+            leaves, levels = Counter(levels[-2]), levels[-1:]
+            total += sum(
+                leaves[a] * leaves[b] * fabric.hops(a, b) for a, b in combinations(leaves, 2)
+            )
+        for domains in levels:
             total += comb(tasks, 2) - sum(comb(n, 2) for n in Counter(domains).values())
     return total
 
