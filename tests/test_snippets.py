@@ -20,6 +20,7 @@ from placewright import Tenant, load_round, verify
 round_ = load_round("round.yaml")
 """,
     "docs/tour.md": "",
+    "docs/tutorial.md": "",
     "docs/how-to/what-if.md": "",
     "docs/how-to/why-is-it-pending.md": "",
     "docs/how-to/replay.md": "",
