@@ -224,6 +224,9 @@ def _note(job: SlurmJob, book: Bookkeeping) -> None:
 NO_SWITCHES, NO_EXCLUSIVE = "v0.0.38", "v0.0.45"
 """Dialects that do not say `--switches`, and `--exclusive`."""
 
+HIDING = {"partitions": "partition", "qos": "QOS", "associations": "account"}
+"""Parts with limits, and of what; Slurm's reason does not tell them of a job that is held."""
+
 SHOWN = {"partitions": "scontrol show partition", "config": "scontrol show config"}
 """Parts that say whom Slurm starts, and in which order; it is said if they are missing."""
 
@@ -309,6 +312,12 @@ def read_slurm(
     )
     licences = Licences(read_licences(found.parts.get("licenses"), book), book)
     made = jobs_of(jobs, context, licences, book)
+    in_round = {one.name.partition("_")[0] for one in made.jobs}
+    for job in jobs:
+        limited = {"partition": job.partition, "QOS": job.qos, "account": job.account}
+        lacks = [one for part, one in HIDING.items() if part not in found.parts and limited[one]]
+        if lacks and scheduler.is_hidden(job) and job.name in in_round:
+            book.cannot_say(f"limits of its {' and '.join(lacks)}, which its hold hides", job.name)
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     unlisted = unlisted_gpus(nodes, made.occupied.gpus, made.closed)

@@ -127,7 +127,7 @@ class Scheduler:
         By reservation, PriorityTier, priority, submission and number; who may preempt another by
         its QOS comes before it.
         """
-        estimated = any(self._is_hidden(one[0]) for one in queue)
+        estimated = any(self.is_hidden(one[0]) for one in queue)
         priority = {id(one): self._priority(one[0], now, estimated=estimated) for one in queue}
         jobs = sorted(
             queue,
@@ -151,7 +151,7 @@ class Scheduler:
             first[one[0].qos] = min(at, first.get(one[0].qos, at))
         return placed
 
-    def _is_hidden(self, job: SlurmJob) -> bool:
+    def is_hidden(self, job: SlurmJob) -> bool:
         """Whether a hold of Placewright's hides the priority of a job, which Slurm sets to 0."""
         return not job.priority and job.admin_comment.startswith(slurm_marks.HELD)
 
@@ -160,7 +160,7 @@ class Scheduler:
         if estimated and self.numbers is None:
             given = 0 if self.basic else self.limits.of_qos.get(job.qos, Qos()).priority
             return given * _FIRST - (job.submit_time or 0)
-        if not self._is_hidden(job) or self.numbers is None:
+        if not self.is_hidden(job) or self.numbers is None:
             return job.priority or 0
         weights, oldest = self.numbers
         waited = now - max(job.submit_time or now, min(job.eligible_time or 0, now))
