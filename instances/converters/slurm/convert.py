@@ -186,7 +186,7 @@ def jobs_of(
         names.add(job.name)
         book.take(KIND, len(components))
         for component in components:
-            _note(component, book)
+            _note(component, context, book)
     for reservation in context.active:
         if reservation.name not in wanted:  # else hosts of its jobs and of others are told apart
             closed.update(reservation.node_list)
@@ -208,9 +208,15 @@ def _components(records: Sequence[SlurmJob]) -> list[list[SlurmJob]]:
     return [sorted(jobs, key=lambda job: job.het_job_offset or 0) for jobs in groups.values()]
 
 
-def _note(job: SlurmJob, book: Bookkeeping) -> None:
-    """Note what a job that is in the round asks for beyond what a round can say."""
+def _note(job: SlurmJob, context: Context, book: Bookkeeping) -> None:
+    """Note what a job that is in the round asks for beyond what a round can say, or did not get."""
+    leaf_of, size = context.topology.leaf_of, job.segment_size or len(job.nodes) + 1
+    found = Counter(leaf_of[name] for name in job.nodes if name in leaf_of)
+    known = found.total() == len(job.nodes)
+    whole = sum(nodes // size for nodes in found.values())
     for given, what in (
+        (known and whole < len(job.nodes) // size, "that a segment of it runs in several blocks"),
+        (known and len(found) > (job.switches or len(found)), "that it runs under more switches"),
         (bool({"user", "mcs", "topo"}.intersection(job.shared)), "--exclusive of more than a node"),
         ((job.switches or 0) > 1, "--switches of more than one"),
         (bool((job.node_count or 1) % (job.segment_size or 1)), "a last segment of fewer nodes"),
