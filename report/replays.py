@@ -179,6 +179,8 @@ TITLES = {
     "rho_worst": "JCT over work, worst",
     "stops_per_job": "stops per job",
     "moves_per_job": "moves per job",
+    "resizes_per_job": "resizes per job",
+    "restarts_per_job": "restarts per job",
     "deadlines_met": "deadlines met",
     "value_missed": "value of deadlines missed",
     "makespan_s": "makespan (s)",

@@ -150,6 +150,9 @@ def folder(tmp_path_factory):
     (here / "trace.csv").write_text(
         "submit_s,gpus,duration_s,tenant\n0,4,100,vision\n5,8,30.5,speech\n9,1,60,vision\n"
     )
+    (here / "sizes.csv").write_text(
+        "submit_s,gpus,duration_s,speed:2,speed:4:V100\n0,2,100,1,1.8\n5,2,30.5,1,1.3\n"
+    )
     (here / "outages.csv").write_text("host,begin_s,end_s,planned\n0,10,50,\n1,40,60,1\n")
     (here / "mine.py").write_text(OWN_POLICY)
     (here / "topo.txt").symlink_to(DATA / "gpu-links" / "pairs.txt")

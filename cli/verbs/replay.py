@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from placewright.rounds.replay.spec import ReplaySpec
 
 
-_HOSTS = re.compile(r"([0-9]{1,6})x([0-9]{1,4})")
+_HOSTS = re.compile(r"([0-9]{1,6})x(?:([A-Za-z0-9_.-]{1,40}):)?([0-9]{1,4})")
 _QUOTA = re.compile(r"(.+)=([0-9]{1,6})x([0-9]{1,4})", re.DOTALL)
 MAX_HOSTS = 200_000
 
@@ -50,23 +52,51 @@ def quotas_of(texts: list[str]) -> tuple[Quota, ...]:
     return tuple(quotas)
 
 
-def host_sizes(text: str) -> tuple[int, ...]:
-    """Read hosts such as 16x8 or 4x8,2x4."""
+def hosts_of(text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Read hosts such as 16x8, 4x8,2x4 or 2xV100:4,4xK80:8: GPUs of each, and models if named."""
     sizes: list[int] = []
+    models: list[str] = []
     for part in text.split(","):
         match = _HOSTS.fullmatch(part.strip())
-        number, gpus = (int(match[1]), int(match[2])) if match else (0, 0)
-        if not number or not gpus or len(sizes) + number > MAX_HOSTS:
+        number, gpus = (int(match[1]), int(match[3])) if match else (0, 0)
+        if match is None or not number or not gpus or len(sizes) + number > MAX_HOSTS:
             raise typer.BadParameter(
-                f"{text}: expected NxG, at most {MAX_HOSTS} hosts", param_hint="--hosts"
+                f"{text}: expected NxG or NxMODEL:G, at most {MAX_HOSTS} hosts",
+                param_hint="--hosts",
             )
         sizes += [gpus] * number
-    return tuple(sizes)
+        models += [match[2] or ""] * number
+    if "" in models and any(models):
+        raise typer.BadParameter(
+            f"{text}: expected a GPU model of all hosts or of none", param_hint="--hosts"
+        )
+    return tuple(sizes), tuple(models) if any(models) else ()
 
 
 _OVERHEAD = read_seconds(0, 31_536_000)
 _EVERY = read_seconds(1, 31_536_000)
 _ROUND = read_whole_seconds(1, 31_536_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Seconds of every start, or of those from some number of GPUs on."""
+
+    seconds: float = 0.0
+    by_gpus: tuple[tuple[int, float], ...] = ()
+
+
+def _start_of(given: object) -> Start:
+    """Read a time, or times by GPUs such as 1:30s,8:45s, ascending from 1."""
+    text = str(given)
+    if ":" not in text:
+        return Start(_OVERHEAD(text))
+    parts = [part.partition(":") for part in text.split(",")]
+    gpus = [int(number) if number.isdigit() and len(number) < 7 else 0 for number, _, _ in parts]
+    if gpus[0] != 1 or any(a >= b for a, b in pairwise(gpus)):
+        raise typer.BadParameter(f"{text}: expected times by GPUs as 1:30s,8:45s, ascending from 1")
+    rows = zip(gpus, parts, strict=True)
+    return Start(by_gpus=tuple((number, _OVERHEAD(part[2])) for number, part in rows))
 
 
 class Placer(StrEnum):
@@ -116,7 +146,8 @@ def replay(
         ),
     ],
     hosts: Annotated[
-        str, typer.Option(metavar="NxG", help="N hosts of G GPUs; several with commas.")
+        str,
+        typer.Option(metavar="NxG", help="N hosts of G GPUs, or NxMODEL:G; several with commas."),
     ],
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the records.")
@@ -144,8 +175,11 @@ def replay(
         ),
     ] = None,
     start: Annotated[
-        float, typer.Option(metavar="TIME", parser=_OVERHEAD, help="Overhead of each start.")
-    ] = 0.0,
+        Start | None,
+        typer.Option(
+            metavar="TIME", parser=_start_of, help="Overhead of each start; 1:30s,8:45s by GPUs."
+        ),
+    ] = None,
     start_table: Annotated[
         StartTable | None, typer.Option(help="Overheads of starts by model and GPUs.")
     ] = None,
@@ -216,7 +250,7 @@ def replay(
         raise typer.BadParameter(
             "expected one of --every, --at-most-every, --lease", param_hint="--every"
         )
-    sizes = host_sizes(hosts)
+    sizes, models = hosts_of(hosts)
     if output is not None and Path(output).is_file():
         raise typer.BadParameter(f"{output}: expected a folder", param_hint="-o")
     from placewright.instances.errors import InvalidInputError
@@ -236,12 +270,14 @@ def replay(
     spec = ReplaySpec(
         policy=policy[0],
         hosts=sizes,
+        gpu_models=models,
         placer=placer.value,
         places=places.value,
         every_s=times[0] if times else None,
         at_most_every=at_most_every is not None,
         leases=lease is not None,
-        start_s=start,
+        start_s=(start or Start()).seconds,
+        start_by_gpus=(start or Start()).by_gpus,
         start_table=None if start_table is None else start_table.value,
         stop_s=stop,
         move_s=move,

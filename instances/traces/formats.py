@@ -6,7 +6,7 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +22,9 @@ from placewright.instances.traces.trace import (
     NO_GPU,
     NO_TIME,
     SECOND,
+    SPEED_BY_OPTION,
+    SPREAD_SPEED,
+    RunOption,
     Trace,
     rows_kept,
 )
@@ -200,6 +203,9 @@ MAX_GPUS = 10**6
 MAX_VALUE = 10**9
 
 _PLACES = 6
+MAX_SPEED = 10**6
+MAX_OPTIONS = 256
+_OPTION = re.compile(r"(speed|spread):([0-9]{1,4})(?::([A-Za-z0-9_.-]{0,40})(?::([^:]{1,40}))?)?")
 _DIGITS = 15
 _MOST = 10**_DIGITS - 1
 _OWN = COLUMNS | {"submit_s", "duration_s", "name", "group", "predicted_s", "deadline_s"}
@@ -210,8 +216,10 @@ def own_trace(table: Table) -> Trace:
 
     Columns submit_s, gpus and duration_s; where there are such, name, tenant, model, group (of
     recurring jobs), predicted_s (empty: the duration), deadline_s (on the clock of submit_s; empty:
-    none) and value. Seconds have up to six decimals. Further columns of whole numbers are kept
-    for policies that read them.
+    none) and value. Seconds have up to six decimals. `speed:8` is how fast a job is with 8 GPUs,
+    `speed:8:V100` with GPUs of that model, `speed:8:V100:tp4` with that plan, `spread:8` on more
+    hosts than it fills; empty: not so. Further columns of whole numbers are kept for policies that
+    read them.
     """
     work = _microseconds(table, "duration_s", maximum=MAX_WORK_S)
     deadline = _microseconds(table, "deadline_s", NEVER) if table.has("deadline_s") else None
@@ -224,10 +232,11 @@ def own_trace(table: Table) -> Trace:
     extra = {
         column: table.integers(column, _MOST)
         for column, cells in table.columns.items()
-        if column not in _OWN and all(map(_is_whole, cells))
+        if column not in _OWN and not _OPTION.fullmatch(column) and all(map(_is_whole, cells))
     }
     if table.has("group"):
         extra["group"] = numbered(table.columns["group"], len(work))[1]
+    options, speeds = _speeds(table)
     return Trace.of(
         _microseconds(table, "submit_s"),
         positive(table, "gpus", MAX_GPUS),
@@ -240,15 +249,45 @@ def own_trace(table: Table) -> Trace:
         model=model,
         tenants=tenants,
         models=models,
-        extra=extra,
+        extra={**extra, **speeds},
+        options=options,
     )
 
 
-def duration_trace(table: Table) -> Trace:
+def _speeds(table: Table) -> tuple[tuple[RunOption, ...], dict[str, Ints]]:
+    """Return options and the tables of speeds, by the columns whose names begin with a speed."""
+    found: dict[RunOption, dict[str, Ints]] = {}
+    for column in table.columns:
+        match = _OPTION.fullmatch(column)
+        if match is None:
+            continue
+        option = RunOption(int(match[2]), match[3] or "", match[4] or "")
+        if not option.gpus or len(found) == MAX_OPTIONS:
+            told = f"line 1: {column}: expected speed:GPUS, at most {MAX_OPTIONS} of them"
+            raise InvalidInputError(told, file=table.file)
+        speeds = table.decimals(column, _PLACES, MAX_SPEED, blank=0)
+        found.setdefault(option, {})[match[1]] = speeds
+    if not found:
+        return (), {}
+    count = len(table.lines)
+    none = np.zeros(count, dtype=np.int64)
+    tables = {}
+    for name, kind in ((SPEED_BY_OPTION, "speed"), (SPREAD_SPEED, "spread")):
+        if kind == "speed" or any(kind in columns for columns in found.values()):
+            rows = [columns.get(kind, none) for columns in found.values()]
+            tables[name] = np.stack(rows, axis=1)
+    return tuple(found), tables
+
+
+def duration_trace(
+    table: Table,
+    options: tuple[RunOption, ...] = (),
+    extra: Mapping[str, Ints] | None = None,
+) -> Trace:
     """Read a table of `num_gpu`, `duration` and `submit_time` or `submission_time`, whole seconds.
 
     A `deadline` is on the clock of submission, and each is worth 1. Jobs that ask no GPU or run no
-    time are left out.
+    time are left out. `options`, `extra`: of all rows, where more is known of them.
     """
     submit = "submit_time" if table.has("submit_time") else "submission_time"
     gpus = table.integers("num_gpu", MAX_GPUS)
@@ -266,6 +305,8 @@ def duration_trace(table: Table) -> Trace:
         value=None if deadline is None else np.ones(len(rows), dtype=np.int64),
         model=model[rows],
         models=models,
+        extra={name: column[rows] for name, column in (extra or {}).items()},
+        options=options,
         left_out=left_out,
     )
 

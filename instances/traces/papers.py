@@ -1,4 +1,4 @@
-"""The traces that papers publish: Chronus, Gavel and Shockwave, Muri, openb, Synergy."""
+"""The traces that papers publish: Chronus, ElasticFlow, Gavel, Shockwave, Muri, openb, Synergy."""
 
 from __future__ import annotations
 
@@ -15,20 +15,29 @@ from placewright.instances.converters.support.csv_table import Table, read_table
 from placewright.instances.converters.traces.chronus import MAX_MINUTES, due_minutes
 from placewright.instances.converters.traces.openb import pod_gpus
 from placewright.instances.converters.traces.synergy import CORES_PER_GPU, GB_PER_GPU, profiles_of
-from placewright.instances.errors import InvalidInputError
+from placewright.instances.errors import InvalidInputError, value_text
 from placewright.instances.io.files import load_values
-from placewright.instances.speed_models.gavel import ALONE, speed
+from placewright.instances.speed_models.gavel import ALONE, SPREAD, speed
 from placewright.instances.speed_models.synergy import CORES, MEMORY_GB, MIB_PER_GB
 from placewright.instances.traces.formats import (
     MAX_GPUS,
     MAX_S,
     MAX_WORK_S,
+    duration_trace,
     first_line,
     given_once,
     numbered,
     positive,
 )
-from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND, Trace
+from placewright.instances.traces.trace import (
+    FULL_SPEED,
+    NEVER,
+    SECOND,
+    SPEED_BY_OPTION,
+    SPREAD_SPEED,
+    RunOption,
+    Trace,
+)
 
 # The traces of Chronus: minutes, and deadlines that count from submission, worth less one by one.
 #
@@ -91,6 +100,7 @@ THROUGHPUTS = "simulation_throughputs.json"
 """The file of Gavel's artifact that has to be in the folder of its trace."""
 
 GPU_MODEL = "v100"
+"""On which a job has speed 1."""
 
 GAVEL = (
     *("job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir"),
@@ -119,7 +129,9 @@ def is_shockwave(path: str | os.PathLike[str]) -> bool:
 
 
 def gavel_trace(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace of Gavel; `THROUGHPUTS` beside it says how long a step takes on V100 GPUs.
+    """Read a trace of Gavel; `THROUGHPUTS` beside it has steps per second on GPUs of each model.
+
+    How long a job runs is what its steps take on V100 GPUs. An option is the GPUs asked of a model.
 
     Raises `InvalidInputError`: for a file that cannot be used, with line and column, and for a job
     type or a number of GPUs that was not measured.
@@ -133,8 +145,18 @@ def gavel_trace(path: str | os.PathLike[str]) -> Trace:
     steps = positive(table, "total_steps", _MAX_STEPS)
     gpus = positive(table, "scale_factor", MAX_GPUS)
     work = np.empty(len(steps), dtype=np.int64)
+    models = sorted(name for name in throughputs if not name.endswith(SPREAD))
+    known = {(count, name) for count in set(gpus.tolist()) for name in models}
+    options = sorted(known, key=lambda option: (option[0], models.index(option[1])))
+    together, spread = (np.zeros((len(steps), len(options)), dtype=np.int64) for _ in range(2))
     for row, job_type in enumerate(table.columns["job_type"]):
         rate = speed(throughputs, GPU_MODEL, job_type, int(gpus[row]))
+        for number, (count, name) in enumerate(options):
+            if rate is not None and count == gpus[row]:
+                both = (name, name + SPREAD) if count > 1 else (name, name)
+                here, there = (speed(throughputs, one, job_type, count) or 0 for one in both)
+                together[row, number] = round(FULL_SPEED * here / rate)
+                spread[row, number] = round(FULL_SPEED * there / rate)
         if rate is None:
             told = f"expected a job type that {THROUGHPUTS} has for {gpus[row]} GPUs {GPU_MODEL}"
             raise table.error(row, "job_type", told)
@@ -142,7 +164,13 @@ def gavel_trace(path: str | os.PathLike[str]) -> Trace:
         if worked > MAX_WORK_S * SECOND:
             raise table.error(row, "total_steps", f"expected at most {MAX_WORK_S} s of steps")
         work[row] = max(1, round(worked))
-    return _trace(table, gpus, work)
+    return _trace(
+        table,
+        gpus,
+        work,
+        tuple(RunOption(count, name.upper()) for count, name in options),
+        {SPEED_BY_OPTION: together, SPREAD_SPEED: spread},
+    )
 
 
 def shockwave_trace(path: str | os.PathLike[str]) -> Trace:
@@ -157,7 +185,13 @@ def shockwave_trace(path: str | os.PathLike[str]) -> Trace:
     return _trace(table, gpus, positive(table, "duration", MAX_WORK_S) * SECOND)
 
 
-def _trace(table: Table, gpus: Ints, work: Ints) -> Trace:
+def _trace(
+    table: Table,
+    gpus: Ints,
+    work: Ints,
+    options: tuple[RunOption, ...] = (),
+    speeds: Mapping[str, Ints] | None = None,
+) -> Trace:
     """Return the trace; a job is due when its SLO, in multiples of its running time, has passed."""
     arrival = table.decimals("arrival_time", _PLACES_OF_SECONDS, MAX_S)
     without = _negative(table, "SLO")
@@ -181,6 +215,8 @@ def _trace(table: Table, gpus: Ints, work: Ints) -> Trace:
         value=np.where(without, 0, 1),
         model=model,
         models=models,
+        extra=speeds,
+        options=options,
     )
 
 
@@ -191,26 +227,97 @@ def _negative(table: Table, column: str) -> Bools:
 
 
 def _throughputs(path: Path) -> Mapping[str, Any]:
-    """Return the part of the measurements that is of `GPU_MODEL`, each a number above 0."""
+    """Return the measurements by GPU model, each a number of at least 0."""
     file = str(path)
     values = load_values(path)
-    measured = values.get(GPU_MODEL) if isinstance(values, dict) else None
-    if not isinstance(measured, dict):
+    if not isinstance(values, dict) or not isinstance(values.get(GPU_MODEL), dict):
         raise InvalidInputError(f"expected an object {GPU_MODEL} of job types", file=file)
-    for job_type, beside in measured.items():
-        rate = beside.get(ALONE) if isinstance(beside, dict) else None
-        if (
-            isinstance(rate, bool)
-            or not isinstance(rate, int | float)
-            or not 0 <= rate <= _MAX_RATE
-        ):
-            raise InvalidInputError(
-                f"expected steps per second under {ALONE!r}",
-                (GPU_MODEL, str(job_type)),
-                rate,
-                file=file,
-            )
-    return {GPU_MODEL: measured}
+    for model, measured in values.items():
+        if not isinstance(measured, dict):
+            raise InvalidInputError("expected an object of job types", (model,), file=file)
+        for job_type, beside in measured.items():
+            rate = beside.get(ALONE) if isinstance(beside, dict) else None
+            if (
+                isinstance(rate, bool)
+                or not isinstance(rate, int | float)
+                or not 0 <= rate <= _MAX_RATE
+            ):
+                raise InvalidInputError(
+                    f"expected steps per second under {ALONE!r}",
+                    (model, str(job_type)),
+                    rate,
+                    file=file,
+                )
+    return values
+
+
+# The traces of ElasticFlow with deadlines, and how fast its models train on 1 to 64 A100 GPUs.
+#
+# References
+# ----------
+# Gu et al., "ElasticFlow: an elastic serverless training platform for distributed deep learning",
+# ASPLOS 2023; its artifact has the measurements.
+
+
+MEASURED = "throughputs_A100"
+"""Folder of the artifact that may be in the folder of its trace: a table of rates per model."""
+
+_RATE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
+
+
+def elasticflow_trace(table: Table) -> Trace:
+    """Read a trace with deadlines; with `MEASURED` beside it jobs may have any measured size.
+
+    Speed 1 is that of the GPUs asked, with which a job runs for its `duration`. Raises
+    `InvalidInputError`: for a file that cannot be used, with line and column, and for a model, a
+    batch size or a number of GPUs that was not measured.
+    """
+    folder = Path(table.file).parent / MEASURED
+    if not folder.is_dir():
+        return duration_trace(table)
+    gpus = table.integers("num_gpu", MAX_GPUS).tolist()
+    batches = table.integers("batch_size", MAX_GPUS).tolist()
+    known: dict[str, dict[int, dict[int, float]]] = {}
+    rows = []
+    for row, model in enumerate(table.columns["model_name"]):
+        if model not in known:
+            file = folder / f"{model}.csv"
+            if "/" in model or not file.is_file():
+                raise table.error(row, "model_name", f"expected a model that {folder} has")
+            known[model] = _rates(file)
+        rates = known[model].get(batches[row], {})
+        if gpus[row] and gpus[row] not in rates:
+            told = f"expected GPUs and a batch size that {folder / model}.csv has"
+            raise table.error(row, "num_gpu", told)
+        rows.append(rates)
+    sizes = sorted({size for rates in rows for size in rates})
+    speeds = [
+        [round(FULL_SPEED * rates.get(size, 0) / (rates.get(own, 0) or 1)) for size in sizes]
+        for rates, own in zip(rows, gpus, strict=True)
+    ]
+    table_of_speeds = np.array(speeds, dtype=np.int64).reshape(len(rows), len(sizes))
+    options = tuple(map(RunOption, sizes))
+    return duration_trace(table, options, {SPEED_BY_OPTION: table_of_speeds})
+
+
+def _rates(file: Path) -> dict[int, dict[int, float]]:
+    """Return the rate of each batch size by GPUs; a cell that is empty was not measured."""
+    table = read_table(file)
+    table.require("global_batch_size")
+    batches = table.integers("global_batch_size", MAX_GPUS).tolist()
+    found: dict[int, dict[int, float]] = {batch: {} for batch in batches}
+    for column, cells in table.columns.items():
+        if column == "global_batch_size":
+            continue
+        if not column.isdigit() or not 0 < int(column) <= MAX_GPUS:
+            told = f"line 1: {value_text(column)}: expected a number of GPUs"
+            raise InvalidInputError(told, file=table.file)
+        for row, cell in enumerate(cells):
+            if cell and not (_RATE.fullmatch(cell) and float(cell) > 0):
+                raise table.error(row, column, "expected a rate above 0")
+            if cell:
+                found[batches[row]][int(column)] = float(cell)
+    return found
 
 
 # The traces of Muri: work is iterations times the time of one, which its simulator stretches.

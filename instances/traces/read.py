@@ -23,6 +23,7 @@ from placewright.instances.traces.clusters import (
 from placewright.instances.traces.formats import duration_trace, own_trace
 from placewright.instances.traces.papers import (
     chronus_trace,
+    elasticflow_trace,
     gavel_trace,
     is_gavel,
     is_shockwave,
@@ -43,7 +44,7 @@ FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Table], Trace]]] = {
     "chronus": (("submit_time", "num_gpu", "expect_time_list"), chronus_trace),
     "elasticflow-deadlines": (
         ("submission_time", "num_gpu", "duration", "deadline"),
-        duration_trace,
+        elasticflow_trace,
     ),
     "elasticflow": (("submission_time", "num_gpu", "duration"), duration_trace),
     "helios": (("job_id", "vc", *_LOG), helios_trace),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self, overload
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,25 @@ SECOND = 1_000_000
 FULL_SPEED = 1_000_000
 """Speed 1: speeds are in millionths."""
 
+SPEED_BY_OPTION = "speed_by_option"
+"""The further column of speeds: int64 (jobs, options), in millionths; 0: not with this option."""
+
+SPREAD_SPEED = "spread_speed_by_option"
+"""The same on more hosts than the GPUs fill; without it a job runs on as few as it can."""
+
+
+class RunOption(NamedTuple):
+    """A way in which jobs of a trace may run: a number of GPUs, all of one model.
+
+    `gpu_model`: empty for any. `plan`: how the job is laid out on them, where it can be in several
+    ways.
+    """
+
+    gpus: int
+    gpu_model: str = ""
+    plan: str = ""
+
+
 COLUMNS = frozenset(
     {
         "submit_us",
@@ -132,6 +151,9 @@ class Trace:
         Numbers into `tenants` and `models`, int64 (jobs,).
     extra
         Further columns (jobs,) that some policies declare: stage times, CPU per GPU ...
+    options
+        Ways in which jobs may run, of which `SPEED_BY_OPTION` and `SPREAD_SPEED` in `extra` tell
+        how fast each job is; empty: as they ask, at speed 1.
     left_out
         How many jobs of the file are not here, by reason.
     unread
@@ -150,6 +172,7 @@ class Trace:
     tenants: tuple[str, ...] = ("",)
     models: tuple[str, ...] = ("",)
     extra: Mapping[str, Ints | Floats] = field(default_factory=lambda: MappingProxyType({}))
+    options: tuple[RunOption, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unread: tuple[str, ...] = ()
 
@@ -176,6 +199,7 @@ class Trace:
         tenants: tuple[str, ...] = ("",),
         models: tuple[str, ...] = ("",),
         extra: Mapping[str, Ints | Floats] | None = None,
+        options: tuple[RunOption, ...] = (),
         left_out: Mapping[str, int] | None = None,
     ) -> Self:
         """Make a trace from rows in any order: sort them stably, and let the clock begin at 0."""
@@ -207,6 +231,7 @@ class Trace:
             extra=MappingProxyType(
                 {name: _frozen(np.asarray(rows)[order]) for name, rows in (extra or {}).items()}
             ),
+            options=options,
             left_out=MappingProxyType(dict(left_out or {})),
         )
 
@@ -236,6 +261,7 @@ class Trace:
             tenants=self.tenants,
             models=self.models,
             extra={name: column[rows] for name, column in self.extra.items()},
+            options=self.options,
             left_out=self.left_out,
         )
 

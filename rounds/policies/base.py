@@ -5,6 +5,7 @@ That a policy does not know the future is enforced: a column that is not declare
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
@@ -12,12 +13,20 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from placewright.array_types import Floats, Ints
+from placewright.instances.traces.trace import NEVER, SPEED_BY_OPTION
 
 FREE = frozenset({"submit_us", "gpus"})
 """What every policy sees."""
 
-CHANGING = frozenset({"now_us", "remaining_us", "service_us", "running"})
-"""What changes: the clock, work left, time with GPUs so far, whether the job runs.
+CHANGING = frozenset(
+    {
+        *("now_us", "remaining_us", "service_us", "running"),
+        *("option", "restarts", "overhead_due_us", "received_us"),
+    }
+)
+"""What changes: the clock, work left, time with GPUs so far, whether the job runs; the option with
+which it runs (-1: it waits), how often it was stopped or changed its option, what is left of the
+overhead of its start, and time with GPUs of each model so far (jobs, models).
 
 All other columns are those of the trace, its further ones as well.
 """
@@ -176,6 +185,66 @@ class GroupPolicy:
     order: Order
     sees: frozenset[str]
     merges: Literal["best", "muri"] = "best"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """What may be chosen from.
+
+    - `gpus`, `model`: GPUs and GPU model of each option, int64 (options,).
+    - `open_gpus`: GPUs of each model that are in use or free, int64 (models,).
+    - `start_us`: overhead of a start of each job alive with each option, int64 (jobs, options).
+    """
+
+    gpus: Ints
+    model: Ints
+    open_gpus: Ints
+    start_us: Ints
+
+
+class Chooser(ABC):
+    """What chooses options at each decision; whatever it keeps between decisions is its state.
+
+    One that keeps nothing takes all but `choose` from here.
+    """
+
+    @abstractmethod
+    def choose(self, jobs: Columns, offer: Offer) -> Ints:
+        """Return an option for each job alive, in order of arrival, int64 (jobs,); -1: it waits."""
+
+    def end(self, job: Columns) -> None:  # noqa: B027
+        """Take note of a job that has ended: columns of one row."""
+
+    def wakes_us(self, jobs: Columns) -> int:  # noqa: ARG002
+        """Return when to choose again although nothing happens."""
+        return NEVER
+
+    def state(self) -> Any:
+        """Return the state as plain JSON."""
+        return None
+
+    def restore(self, state: Any) -> None:  # noqa: B027
+        """Take a state over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticPolicy:
+    """A policy that answers with sizes: each job's number and model of GPUs, from its options.
+
+    `name`: as the command line calls it. `chooser`: makes what chooses. `needs`: columns that it
+    reads; speeds by option are always among them. `survives`: whether a job goes on without a
+    host that is lost, with what the others have, and loses no work: others of its workers have it.
+    """
+
+    name: str
+    chooser: Callable[[], Chooser]
+    needs: frozenset[str] = field(default_factory=frozenset)
+    survives: bool = False
+
+    @property
+    def sees(self) -> frozenset[str]:
+        """Columns that it reads."""
+        return self.needs | {SPEED_BY_OPTION, "option"}
 
 
 def gpu_time(us: Ints, gpus: Ints) -> Floats:

@@ -18,6 +18,7 @@ from placewright.instances.traces.papers import SPEEDS
 from placewright.instances.traces.trace import NEVER, SECOND
 from placewright.rounds.policies.base import (
     Columns,
+    ElasticPolicy,
     GroupPolicy,
     Keys,
     ListPolicy,
@@ -26,6 +27,7 @@ from placewright.rounds.policies.base import (
     by_arrival,
     gpu_time,
 )
+from placewright.rounds.policies.elastic import ELASTIC
 
 
 # Shortest job first by estimates: mean running times of the like jobs that have ended (PAI).
@@ -479,7 +481,13 @@ GROUPINGS = tuple(
 
 
 Policy: TypeAlias = (
-    ListPolicy | TunedPolicy | TenantPolicy | QuotaPolicy | GroupPolicy | RoundPolicy
+    ListPolicy
+    | TunedPolicy
+    | TenantPolicy
+    | QuotaPolicy
+    | GroupPolicy
+    | RoundPolicy
+    | ElasticPolicy
 )
 
 _POLICIES: tuple[Policy, ...] = (
@@ -489,6 +497,7 @@ _POLICIES: tuple[Policy, ...] = (
     *SHARES,
     SMITH,
     *GROUPINGS,
+    *ELASTIC,
 )
 POLICIES = {policy.name: policy for policy in _POLICIES}
 """The policies by name."""
@@ -519,7 +528,7 @@ def _policy_of_file(text: str, file: str, name: str) -> Policy:
     if not isinstance(policy, Policy):
         raise InvalidInputError(
             f"expected that {file} defines {name} as a ListPolicy, TenantPolicy, TunedPolicy, "
-            "GroupPolicy or RoundPolicy",
+            "GroupPolicy, RoundPolicy or ElasticPolicy",
             path=("policy",),
             value=text,
         )

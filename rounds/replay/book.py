@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -10,7 +11,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from placewright.array_types import Ints
-from placewright.instances.traces.trace import FULL_SPEED, NEVER, Trace
+from placewright.instances.traces.trace import (
+    FULL_SPEED,
+    NEVER,
+    SPEED_BY_OPTION,
+    SPREAD_SPEED,
+    Trace,
+)
 from placewright.rounds.settings import InternalError
 
 Charge: TypeAlias = Literal["start", "event"]
@@ -20,7 +27,9 @@ Charge: TypeAlias = Literal["start", "event"]
 class Costs:
     """Overheads in microseconds in which a job holds GPUs without working.
 
-    `start_us`: of a start, per job, int64 (jobs,), or of all. `stop_us`: of a preemption; paid at
+    `start_us`: of a start, per job, int64 (jobs,), or of all; a change of option is one, too.
+    `by_gpus_us`: of a start in place of that, by GPUs, ascending: that of the last number which
+    the job reaches. `stop_us`: of a preemption; paid at
     the next start. `move_us`: of a migration. `checkpoint_us`: time at work between two
     checkpoints; a failure loses the work since the last one. None: a failure loses nothing.
     `charge`: `start`: the overhead of a start is paid after each start. `event`: after every event
@@ -29,6 +38,7 @@ class Costs:
     """
 
     start_us: Ints | int = 0
+    by_gpus_us: tuple[tuple[int, int], ...] = ()
     stop_us: Ints | int = 0
     move_us: Ints | int = 0
     checkpoint_us: int | None = None
@@ -37,6 +47,13 @@ class Costs:
     def column(self, name: str, jobs: int) -> Ints:
         """Return an overhead per job."""
         return np.broadcast_to(np.asarray(getattr(self, name), dtype=np.int64), jobs).copy()
+
+    def start(self, gpus: int, start_us: int) -> int:
+        """Return the overhead of a start with so many GPUs, of a job that else has `start_us`."""
+        table = self.by_gpus_us
+        if not table:
+            return start_us
+        return table[max(0, bisect_right(table, gpus, key=lambda row: row[0]) - 1)][1]
 
 
 # Free GPUs by host: first fit and best fit by bit sets, one per number of free GPUs.
@@ -54,18 +71,35 @@ class HostLedger:
 
     `sizes`: GPUs of each host, 1 or more. `placer`: `first-fit`: the first host with room.
     `best-fit`: the host with the fewest free GPUs that has room, the first of these. `counting`:
-    all GPUs are on one host.
+    all GPUs of a model are on one host. `models`: the GPU model of each host, where there are
+    several: a job has GPUs of one of them.
 
     A job that is larger than the largest host takes as many wholly free hosts of that size as it
     fills, and the rest on one other host.
     """
 
-    def __init__(self, sizes: Sequence[int], placer: Placer = "first-fit") -> None:
+    def __init__(
+        self, sizes: Sequence[int], placer: Placer = "first-fit", models: Sequence[str] = ()
+    ) -> None:
         self.placer = placer
-        self.sizes = [sum(sizes)] if placer == "counting" else list(sizes)
+        self.models = tuple(dict.fromkeys(models)) or ("",)
+        numbers = [self.models.index(model) for model in models] or [0] * len(sizes)
+        if placer == "counting":
+            self.sizes = [0] * len(self.models)
+            for number, size in zip(numbers, sizes, strict=True):
+                self.sizes[number] += size
+            numbers = list(range(len(self.models)))
+        else:
+            self.sizes = list(sizes)
+        self.model_of = numbers
         self.total = sum(sizes)
         self.closed: set[int] = set()
         self.largest = max(self.sizes)
+        self._of_model = [0] * len(self.models)
+        self._largest = [0] * len(self.models)
+        for host, (number, size) in enumerate(zip(numbers, self.sizes, strict=True)):
+            self._of_model[number] |= 1 << host
+            self._largest[number] = max(self._largest[number], size)
         self.clear()
 
     def clear(self) -> None:
@@ -73,6 +107,8 @@ class HostLedger:
         self.free = [0 if h in self.closed else size for h, size in enumerate(self.sizes)]
         self.free_total = sum(self.free)
         self._by_free = [0] * (self.largest + 1)
+        self.busy = [0] * len(self.models)
+        """GPUs of each model that jobs hold."""
         if self.placer != "counting":
             for host, free in enumerate(self.free):
                 if host not in self.closed:
@@ -83,30 +119,74 @@ class HostLedger:
         """GPUs of all hosts in use."""
         return self.total - sum(self.sizes[host] for host in self.closed)
 
+    @property
+    def open_by_model(self) -> list[int]:
+        """GPUs of each model on hosts in use."""
+        found = [0] * len(self.models)
+        for host, (number, size) in enumerate(zip(self.model_of, self.sizes, strict=True)):
+            found[number] += 0 if host in self.closed else size
+        return found
+
     def find(self, gpus: int) -> Place | None:
         """Return where a job of so many GPUs fits, None if it does not."""
+        if len(self.models) > 1:
+            places = (self.find_of(model, gpus) for model in range(len(self.models)))
+            return next((place for place in places if place is not None), None)
+        return self.find_of(0, gpus)
+
+    def find_of(self, model: int, gpus: int, prefer: Place = ()) -> Place | None:
+        """Return where a job of so many GPUs of a model fits, None if it does not.
+
+        `prefer`: hosts that are taken before others.
+        """
         if gpus > self.free_total:
             return None
         if self.placer == "counting":
-            return ((0, gpus),)
-        if gpus <= self.largest:
-            host = self._host(gpus, 0)
+            return ((model, gpus),) if self.free[model] >= gpus else None
+        largest, others = self._largest[model], ~self._of_model[model]
+        if gpus <= largest:
+            host = self._host(gpus, others, prefer)
             return None if host is None else ((host, gpus),)
-        whole, rest = divmod(gpus, self.largest)
-        idle, taken, place = self._by_free[self.largest], 0, []
-        for _ in range(whole):
+        whole, rest = divmod(gpus, largest)
+        idle, taken, place = self._by_free[largest] & ~others, others, []
+        for number in range(whole):
             if not idle:
                 return None
-            bit = idle & -idle
+            own = next((1 << h for h, _ in prefer[number:] if idle >> h & 1), 0)
+            bit = own or idle & -idle
             idle ^= bit
             taken |= bit
-            place.append((bit.bit_length() - 1, self.largest))
+            place.append((bit.bit_length() - 1, largest))
         if rest:
-            host = self._host(rest, taken)
+            host = self._host(rest, taken, prefer)
             if host is None:
                 return None
             place.append((host, rest))
         return tuple(place)
+
+    def find_spread(self, model: int, gpus: int, prefer: Place = ()) -> Place | None:
+        """Return where a job of so many GPUs of a model fits on any hosts, the freest first.
+
+        `prefer`: hosts that are taken before others.
+        """
+        own = {host for host, _ in prefer}
+        hosts = [
+            host for host, free in enumerate(self.free) if free and self.model_of[host] == model
+        ]
+        hosts.sort(key=lambda host: (host not in own, -self.free[host], host))
+        place: list[tuple[int, int]] = []
+        for host in hosts:
+            if gpus <= 0:
+                break
+            taken = min(gpus, self.free[host])
+            place.append((host, taken))
+            gpus -= taken
+        return None if gpus > 0 else tuple(place)
+
+    def is_spread(self, place: Place) -> bool:
+        """Whether a place has more hosts than its GPUs fill."""
+        largest = self._largest[self.model_of[place[0][0]]]
+        return len(place) > -(-sum(gpus for _, gpus in place) // largest)
 
     def take(self, place: Place) -> None:
         """Take the GPUs of a place."""
@@ -126,6 +206,7 @@ class HostLedger:
             if free != self.sizes[host]:
                 raise InternalError(f"host {host} is closed while jobs run on it")
             self._set(host, 0)
+            self.busy[self.model_of[host]] -= free
             self._by_free[0] &= ~(1 << host)
             self.closed.add(host)
 
@@ -133,19 +214,25 @@ class HostLedger:
         """Take a host into use again."""
         if host in self.closed:
             self.closed.remove(host)
+            self.busy[self.model_of[host]] += self.sizes[host]
             self._set(host, self.sizes[host])
 
     def _set(self, host: int, free: int) -> None:
         if not 0 <= free <= self.sizes[host]:
             raise InternalError(f"host {host} has {self.sizes[host]} GPUs; {free} would be free")
-        self.free_total += free - self.free[host]
+        more = free - self.free[host]
+        self.free_total += more
+        self.busy[self.model_of[host]] -= more
         if self.placer != "counting":
             bit = 1 << host
             self._by_free[self.free[host]] &= ~bit
             self._by_free[free] |= bit
         self.free[host] = free
 
-    def _host(self, gpus: int, without: int) -> int | None:
+    def _host(self, gpus: int, without: int, prefer: Place = ()) -> int | None:
+        for host, _ in prefer:
+            if self.free[host] >= gpus and not without >> host & 1:
+                return host
         if self.placer == "best-fit":
             for hosts in self._by_free[gpus:]:
                 if able := hosts & ~without:
@@ -180,6 +267,13 @@ class Progress:
     - `together`: the jobs that share one place, for each of them; the first counts as the one that
       holds it.
     - `shared_us` (int64 (jobs,)): how much of `run_us` a job ran in a place that another one held.
+    - `gpus`: GPUs that each job asks, or has by its option.
+    - `option` (int64 (jobs,)): option of the trace with which a job runs or has run last; -1: none.
+    - `resizes` (int64 (jobs,)): how often a job has gone on with another option.
+    - `more_gpu_us`, `more_overhead_gpu_us`: by how much the GPU time of jobs, and of all overhead,
+      is more than with the GPUs that they ask.
+    - `on_model` (int64 (jobs,)): GPU model of the place where a job runs or has run last; -1: none.
+    - `received_us` (int64 (jobs, models)): time on each GPU model, where there are several.
 
     `trace`, `ledger`, `costs`: whose jobs, on which hosts, and what starting, stopping and moving
     them costs.
@@ -191,7 +285,7 @@ class Progress:
         self.trace, self.ledger = trace, ledger
         self.costs = costs
         self.charges_events = costs.charge == "event"
-        self._start_us = costs.column("start_us", jobs)
+        self.start_us = costs.column("start_us", jobs)
         self._stop_us = costs.column("stop_us", jobs)
         self._move_us = costs.column("move_us", jobs)
         self.now = 0
@@ -217,7 +311,20 @@ class Progress:
         self.shared_us = np.zeros(jobs, dtype=np.int64)
         self.due = np.zeros(jobs, dtype=np.int64)
         self.ends: list[tuple[int, int]] = []
-        self.gpus: list[int] = trace.gpus.tolist()
+        self._asked: list[int] = trace.gpus.tolist()
+        self.gpus = self._asked.copy()
+        self.option = np.full(jobs, -1, dtype=np.int64)
+        self.resizes = np.zeros(jobs, dtype=np.int64)
+        self.more_gpu_us: dict[int, int] = {}
+        self.more_overhead_gpu_us = 0
+        self.several_models = len(ledger.models) > 1
+        self.on_model = np.full(jobs, -1, dtype=np.int64)
+        self.received_us = np.zeros(
+            (jobs if self.several_models else 0, len(ledger.models)), dtype=np.int64
+        )
+        self._options: dict[tuple[int, int], list[int]] = {}
+        for number, (gpus, model, _) in enumerate(trace.options):
+            self._options.setdefault((ledger.models.index(model), gpus), []).append(number)
         self.busy_gpus = 0
 
     def column(self, name: str, jobs: Ints) -> Ints:
@@ -228,8 +335,21 @@ class Progress:
             return self.running[jobs]
         if name == "remaining_us":
             return self._left(jobs)
+        elapsed = self.running[jobs] * (self.now - self.since[jobs])
         if name == "service_us":
-            return self.run_us[jobs] + self.running[jobs] * (self.now - self.since[jobs])
+            return self.run_us[jobs] + elapsed
+        if name == "received_us":
+            if not self.several_models:
+                return (self.run_us[jobs] + elapsed)[:, None]
+            received = self.received_us[jobs]
+            received[np.arange(len(jobs)), self.on_model[jobs]] += elapsed
+            return received
+        if name == "overhead_due_us":
+            return np.maximum(self.overhead_due[jobs] - elapsed, 0)
+        if name == "option":
+            return np.where(self.running[jobs] != 0, self.option[jobs], -1)
+        if name == "restarts":
+            return self.stops[jobs] + self.resizes[jobs]
         rows = self.trace.extra.get(name)
         taken: Any = getattr(self.trace, name) if rows is None else rows
         chosen: Ints = taken[jobs]
@@ -253,14 +373,19 @@ class Progress:
             return
         overhead = min(int(self.overhead_due[job]), elapsed)
         self.overhead_due[job] -= overhead
-        self.overhead_us[job] += overhead
-        self._ran(job, elapsed)
+        self._ran(job, elapsed, overhead)
         self._work(job, elapsed - overhead)
         self.unsaved_us[job] += elapsed - overhead
         self.since[job] = self.now
 
-    def _ran(self, job: int, elapsed: int) -> None:
+    def _ran(self, job: int, elapsed: int, overhead: int) -> None:
         self.run_us[job] += elapsed
+        self.overhead_us[job] += overhead
+        if more := self.gpus[job] - self._asked[job]:
+            self.more_gpu_us[job] = self.more_gpu_us.get(job, 0) + more * elapsed
+            self.more_overhead_gpu_us += more * overhead
+        if self.several_models:
+            self.received_us[job, self.on_model[job]] += elapsed
         if job in self.together and self.together[job][0] != job:
             self.shared_us[job] += elapsed
 
@@ -271,6 +396,23 @@ class Progress:
     def time_left(self, job: int, speed: int) -> int:
         """Return how long the work that was left at `since` takes at a speed, in microseconds."""
         return time_needed(int(self.left[job]), speed, int(self.spare[job]))
+
+    def speed_in(self, job: int, place: Place, option: int | None = None) -> int:
+        """Return how fast a job is in a place, with an option or its fastest of so many GPUs.
+
+        It is 1 where the trace has no options. Raises InternalError if it is 0.
+        """
+        trace, ledger = self.trace, self.ledger
+        if not trace.options:
+            return FULL_SPEED
+        sized = (ledger.model_of[place[0][0]], self.gpus[job])
+        options = self._options.get(sized, []) if option is None else [option]
+        spread = SPREAD_SPEED in trace.extra and ledger.is_spread(place)
+        table = trace.extra[SPREAD_SPEED if spread else SPEED_BY_OPTION]
+        speed = max((int(table[job, number]) for number in options), default=0)
+        if not speed:
+            raise InternalError(f"job {trace.names[job]} has no speed on {place}")
+        return speed
 
     def _predict(self, job: int) -> None:
         left = self.time_left(job, int(self.speed[job]))
@@ -301,10 +443,10 @@ class Progress:
         self.due[jobs] = self.now + left
 
     def _charges(self, jobs: Ints) -> Ints:
-        charges: Ints = self._start_us[jobs]
+        charges: Ints = self.start_us[jobs]
         for row, job in enumerate(jobs.tolist() if self.together else ()):
             if job in self.together:
-                charges[row] = self._start_us[list(self.together[job])].sum()
+                charges[row] = self.start_us[list(self.together[job])].sum()
         return charges
 
     def _next_end(self) -> int:
@@ -353,10 +495,10 @@ class Group(NamedTuple):
 class Book(Progress):
     """Starts, stops and moves jobs, with what that costs."""
 
-    def start(self, job: int, place: Place, speed: int = FULL_SPEED) -> None:
-        """Start a waiting job on free GPUs."""
+    def start(self, job: int, place: Place, speed: int | None = None) -> None:
+        """Start a waiting job on free GPUs, at the speed that it has there if none is given."""
         self.ledger.take(place)
-        self._begin(job, place, speed)
+        self._begin(job, place, self.speed_in(job, place) if speed is None else speed)
 
     def _begin(self, job: int, place: Place, speed: int) -> None:
         if job in self.place or job not in self.alive:
@@ -372,8 +514,12 @@ class Book(Progress):
         if self.first_start[job] == NEVER:
             self.first_start[job] = self.now
         if not self.charges_events:
-            self.overhead_due[job] += self._start_us[job]
+            self.overhead_due[job] += self._start_overhead(job)
+        self.on_model[job] = self.ledger.model_of[place[0][0]]
         self._predict(job)
+
+    def _start_overhead(self, job: int) -> int:
+        return self.costs.start(self.gpus[job], int(self.start_us[job]))
 
     def stop(self, job: int) -> None:
         """Preempt a running job."""
@@ -414,6 +560,39 @@ class Book(Progress):
         self.busy_gpus += (gpus - self.gpus[job]) * int(self.running[job])
         self.gpus[job] = gpus
 
+    def assign_all(self, runs: Mapping[int, tuple[int, Place]]) -> None:
+        """Let exactly these jobs run, each with an option in a place that the ledger has taken."""
+        for job in [job for job in self.place if job not in runs]:
+            self._preempt(job)
+        for job, (option, place) in runs.items():
+            if job not in self.place:
+                self.option[job], self.gpus[job] = option, self.trace.options[option].gpus
+                self._begin(job, place, self.speed_in(job, place, option))
+            elif option != self.option[job]:
+                self._change(job, option, place)
+            elif place != self.place[job]:
+                self._moved(job, place)
+
+    def change(self, job: int, option: int, place: Place) -> None:
+        """Let a running job go on with another option, its own GPUs counted as free."""
+        self.ledger.release(self.place[job])
+        self.ledger.take(place)
+        self._change(job, option, place)
+
+    def _change(self, job: int, option: int, place: Place) -> None:
+        """Charge a stop and a start; what was due of the start before is not paid any more."""
+        self._settle(job)
+        self.unsaved_us[job] = 0
+        self.resize(job, self.trace.options[option].gpus)
+        self.option[job] = option
+        self.resizes[job] += 1
+        self.place[job] = place
+        self.on_model[job] = self.ledger.model_of[place[0][0]]
+        self.speed[job] = self.speed_in(job, place, option)
+        self.other_speed[job] = 1
+        self.overhead_due[job] = self._stop_us[job] + self._start_overhead(job)
+        self._predict(job)
+
     def replace_all(self, places: dict[int, Place]) -> None:
         """Let exactly these jobs run, in these places; the ledger has been cleared and taken."""
         before = self.place
@@ -421,7 +600,7 @@ class Book(Progress):
             self._preempt(job)
         for job, place in places.items():
             if job not in before:
-                self._begin(job, place, FULL_SPEED)
+                self._begin(job, place, self.speed_in(job, place))
             elif before[job] != place:
                 self._moved(job, place)
 
@@ -457,6 +636,11 @@ class Book(Progress):
         self._settle(job)
         self.place[job] = place
         self.moves[job] += 1
+        if self.trace.options:
+            option = int(self.option[job])
+            self.speed[job] = self.speed_in(job, place, None if option < 0 else option)
+            self.other_speed[job] |= self.speed[job] != FULL_SPEED
+            self.on_model[job] = self.ledger.model_of[place[0][0]]
         self.overhead_due[job] += self._move_us[job]
         self._predict(job)
 

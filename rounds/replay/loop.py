@@ -16,7 +16,7 @@ from placewright.instances.converters.support.csv_table import read_table
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.formats import MAX_S
 from placewright.instances.traces.trace import FULL_SPEED, NEVER, SECOND, Trace
-from placewright.rounds.replay.book import Book, Costs, HostLedger
+from placewright.rounds.replay.book import Book, Costs, HostLedger, Place
 from placewright.rounds.settings import InternalError
 
 # Fragmentation: free GPUs that lie where the jobs of a trace do not fit.
@@ -105,6 +105,10 @@ class Decider(ABC):
     def shrink(self, loop: Loop, jobs: tuple[int, ...]) -> None:  # noqa: B027
         """Take note of jobs that go on sharing a place although one of them has ended."""
 
+    def survives(self, loop: Loop, job: int, host: int) -> tuple[int, Place] | None:  # noqa: ARG002
+        """Return the option and the place with which a job goes on without a host; None: not."""
+        return None
+
     def wakes_us(self, loop: Loop) -> int:  # noqa: ARG002
         """Return when the decider wants to be asked although nothing happens; else `NEVER`."""
         return NEVER
@@ -152,6 +156,8 @@ class Loop(Book):
         self.outages_left = len(outages)
         self.repairs: list[tuple[int, int]] = []
         self.busy_gpu_us = self.alive_us = 0
+        self.held_gpu_us = [0] * len(ledger.models)
+        """GPU time held on each model, where there are several."""
         self.events = self.decisions = 0
         self.samples: list[tuple[int, int, int, int, int]] = []
         self._unusable = unusable_parts(trace.gpus, max(ledger.sizes))
@@ -200,6 +206,9 @@ class Loop(Book):
             )
             self.sample_at += HOUR_US
         self.busy_gpu_us += self.busy_gpus * (time - self.now)
+        if self.several_models:
+            for model, busy in enumerate(self.ledger.busy):
+                self.held_gpu_us[model] += busy * (time - self.now)
         self.alive_us += len(self.alive) * (time - self.now)
         self.now = time
 
@@ -253,8 +262,7 @@ class Loop(Book):
     def _finish(self, job: int) -> None:
         elapsed = self.now - int(self.since[job])
         overhead = 0 if self.charges_events else min(int(self.overhead_due[job]), elapsed)
-        self.overhead_us[job] += overhead
-        self._ran(job, elapsed)
+        self._ran(job, elapsed, overhead)
         if self.other_speed[job]:
             self._work(job, elapsed - overhead)
             left = int(self.left[job]) * FULL_SPEED - int(self.spare[job])
@@ -269,6 +277,10 @@ class Loop(Book):
     def _fail(self, outage: Outage) -> None:
         stopped = [j for j, place in self.place.items() if any(h == outage.host for h, _ in place)]
         for job in stopped:
+            kept = self.decider.survives(self, job, outage.host)
+            if kept is not None:
+                self.change(job, *kept)
+                continue
             self._settle(job)
             checkpoint = self.costs.checkpoint_us
             if outage.loses and checkpoint is not None:

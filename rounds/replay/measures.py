@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from operator import mul
@@ -27,6 +28,9 @@ class Result:
       that was lost.
     - `other_speed`: 1 for a job that has ever run at another speed than 1.
     - `shared_us`: how much of `run_us` a job ran in a place that another one held.
+    - `resizes`: how often a job went on with another option.
+    - `more_gpu_us`, `more_overhead_gpu_us`: see `Progress`.
+    - `held_gpu_us`: integral of the GPUs held of each model, by name, where there are several.
     - `gpus_total`: GPUs of the cluster.
     - `busy_gpu_us`, `alive_us`: integrals over the events of the replay: of the GPUs held, and of
       the jobs alive.
@@ -48,6 +52,10 @@ class Result:
     lost_us: Ints
     other_speed: Ints
     shared_us: Ints
+    resizes: Ints
+    more_gpu_us: Mapping[int, int]
+    more_overhead_gpu_us: int
+    held_gpu_us: Mapping[str, int]
     gpus_total: int
     busy_gpu_us: int
     alive_us: int
@@ -68,9 +76,12 @@ class Result:
         # A year of 100,000 GPUs has 3.2e18 microseconds: longer sums need more than 64 bits, which
         # numbers of Python have.
         alone = (self.run_us - self.shared_us).tolist()
-        held = sum(map(mul, alone, trace.gpus.tolist()))
-        if held != self.busy_gpu_us:
-            raise InternalError(f"GPUs were held for {self.busy_gpu_us} µs, by jobs for {held}")
+        held = sum(map(mul, alone, trace.gpus.tolist())) + sum(self.more_gpu_us.values())
+        by_model = sum(self.held_gpu_us.values()) if self.held_gpu_us else held
+        if held != self.busy_gpu_us or held != by_model:
+            raise InternalError(
+                f"GPUs were held for {self.busy_gpu_us} µs, {by_model} by model, by jobs for {held}"
+            )
         came = trace.submit_us <= self.horizon_us
         until = np.minimum(self.end_us[came], self.horizon_us).tolist()
         alive = sum(until) - sum(trace.submit_us[came].tolist())
@@ -98,6 +109,14 @@ def result_of(loop: Loop) -> Result:
         lost_us=loop.lost_us,
         other_speed=loop.other_speed,
         shared_us=loop.shared_us,
+        resizes=loop.resizes,
+        more_gpu_us=loop.more_gpu_us,
+        more_overhead_gpu_us=loop.more_overhead_gpu_us,
+        held_gpu_us=(
+            dict(zip(loop.ledger.models, loop.held_gpu_us, strict=True))
+            if loop.several_models
+            else {}
+        ),
         gpus_total=loop.ledger.total,
         busy_gpu_us=loop.busy_gpu_us,
         alive_us=loop.alive_us,
@@ -206,6 +225,9 @@ def _of_jobs(result: Result, rows: Ints) -> Measures:
         "stops_per_job": _mean(result.stops[rows]),
         "moves_per_job": _mean(result.moves[rows]),
     }
+    if trace.options:
+        measures["resizes_per_job"] = _mean(result.resizes[rows])
+        measures["restarts_per_job"] = _mean(result.resizes[rows] + result.stops[rows])
     if len(due):
         measures["deadlines_met"] = float(np.mean(met))
         measures["value_missed"] = float(trace.value[due][~met].sum())
@@ -218,8 +240,9 @@ def _of_cluster(result: Result) -> Measures:
     gpu_us = max(1, result.gpus_total * result.horizon_us)
     # Where jobs share GPUs, their overhead and lost work count by the part of GPU time held.
     gpus = trace.gpus.astype(np.float64)
-    held = result.busy_gpu_us / max(1.0, float(result.run_us @ gpus))
-    overhead = held * float(result.overhead_us @ gpus)
+    asked = result.busy_gpu_us - sum(result.more_gpu_us.values())
+    held = asked / max(1.0, float(result.run_us @ gpus))
+    overhead = held * float(result.overhead_us @ gpus) + result.more_overhead_gpu_us
     lost = held * float(result.lost_us @ gpus)
     measures = {
         "makespan_s": float(ends.max(initial=0)) / SECOND,
@@ -228,6 +251,7 @@ def _of_cluster(result: Result) -> Measures:
         "useful_gpu_s": (result.busy_gpu_us - overhead - lost) / SECOND,
         "overhead_gpu_s": overhead / SECOND,
         "lost_gpu_s": lost / SECOND,
+        **{f"gpu_s_{model}": us / SECOND for model, us in result.held_gpu_us.items()},
         "events": float(result.events),
         "decisions": float(result.decisions),
     }

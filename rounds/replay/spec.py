@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from heapq import heapify
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -16,10 +17,17 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import SECOND, Trace
-from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
+from placewright.instances.traces.trace import SECOND, SPEED_BY_OPTION, SPREAD_SPEED, Trace
+from placewright.rounds.policies.base import (
+    CHANGING,
+    ElasticPolicy,
+    GroupPolicy,
+    ListPolicy,
+    RoundPolicy,
+)
 from placewright.rounds.policies.named import QuotaPolicy, TenantPolicy, TunedPolicy, policy_named
 from placewright.rounds.replay.book import Charge, Costs, HostLedger, Placer, Places
+from placewright.rounds.replay.elastic_decider import ElasticDecider
 from placewright.rounds.replay.group_decider import MOST, GroupDecider, GroupSpeeds, start_seconds
 from placewright.rounds.replay.list_decider import list_decider
 from placewright.rounds.replay.loop import (
@@ -50,15 +58,12 @@ def digest_of(outages: tuple[Outage, ...]) -> str:
     return f"{len(outages)}, {hashlib.sha256(json.dumps(outages).encode()).hexdigest()[:12]}"
 
 
-def host_text(hosts: tuple[int, ...]) -> str:
-    """Write hosts as `8x8, 4x4`: numbers of hosts and their GPUs."""
-    runs: list[tuple[int, int]] = []
-    for gpus in hosts:
-        if runs and runs[-1][1] == gpus:
-            runs[-1] = (runs[-1][0] + 1, gpus)
-        else:
-            runs.append((1, gpus))
-    return ", ".join(f"{count}x{gpus}" for count, gpus in runs)
+def host_text(hosts: tuple[int, ...], models: tuple[str, ...] = ()) -> str:
+    """Write hosts as `8x8, 4xV100:4`: numbers of hosts, and the model and number of their GPUs."""
+    runs = groupby(zip(hosts, models or ("",) * len(hosts), strict=True))
+    return ", ".join(
+        f"{len(list(run))}x{model + ':' if model else ''}{gpus}" for (gpus, model), run in runs
+    )
 
 
 def trace_digest(trace: Trace) -> str:
@@ -80,6 +85,8 @@ def trace_digest(trace: Trace) -> str:
         digest.update(rows.tobytes())
     for names in (trace.names, trace.tenants, trace.models):
         digest.update(json.dumps(tuple(names)).encode())
+    if trace.options:
+        digest.update(json.dumps(trace.options).encode())
     return digest.hexdigest()
 
 
@@ -109,6 +116,10 @@ _COLUMNS = (
     "unsaved_us",
     "shared_us",
     "due",
+    "option",
+    "resizes",
+    "on_model",
+    "received_us",
 )
 _NUMBERS = (
     "now",
@@ -122,6 +133,7 @@ _NUMBERS = (
     "last_decision",
     "pending",
     "stuck",
+    "more_overhead_gpu_us",
 )
 
 
@@ -135,6 +147,8 @@ def save(loop: Loop, path: Path, key: str) -> None:
         "alive": list(loop.alive),
         "outages_left": loop.outages_left,
         "repairs": loop.repairs,
+        "held_gpu_us": loop.held_gpu_us,
+        "more_gpu_us": list(loop.more_gpu_us.items()),
         "decider": loop.decider.state(),
     }
     text = np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)
@@ -167,8 +181,11 @@ def restore(loop: Loop, path: Path, key: str) -> bool:
     loop.outages_left = state["outages_left"]
     for jobs in map(tuple, state["together"]):
         loop.together.update(dict.fromkeys(jobs, jobs))
+    loop.held_gpu_us = state["held_gpu_us"]
+    loop.more_gpu_us = dict(state["more_gpu_us"])
     for job, place in state["place"]:
         loop.place[job] = tuple((host, gpus) for host, gpus in place)
+        loop.gpus[job] = sum(gpus for _, gpus in place)
         if loop.together.get(job, (job,))[0] == job:
             loop.ledger.take(loop.place[job])
     loop.ends = [(int(loop.due[job]), job) for job in loop.place]
@@ -202,11 +219,12 @@ class ReplaySpec:
     """Who decides, on which hosts, when, and at which costs.
 
     - `policy`: name of a policy.
-    - `hosts`: GPUs of each host.
+    - `hosts`, `gpu_models`: GPUs of each host, and their model where hosts have one.
     - `placer`, `places`: see `HostLedger` and `PreemptiveList`.
     - `every_s`, `at_most_every`, `leases`: see `Trigger`; None: after every event.
     - `start_s`, `stop_s`, `move_s`, `checkpoint_s`, `charge`: see `Costs`; `start_table` names a
-      table of starts by model and GPUs in place of `start_s`.
+      table of starts by model and GPUs in place of `start_s`, and `start_by_gpus` has pairs of
+      GPUs and seconds, ascending.
     - `outages`: hosts that are away.
     - `mtbf_s`, `repair_s`: means of the exponential times between failures of a host and of its
       repair, drawn by `seed`; None: no failures beside `outages`.
@@ -224,6 +242,7 @@ class ReplaySpec:
 
     policy: str
     hosts: tuple[int, ...]
+    gpu_models: tuple[str, ...] = ()
     placer: Placer = "first-fit"
     places: Places = "kept"
     every_s: int | None = None
@@ -231,6 +250,7 @@ class ReplaySpec:
     leases: bool = False
     start_s: float = 0
     start_table: str | None = None
+    start_by_gpus: tuple[tuple[int, float], ...] = ()
     stop_s: float = 0
     move_s: float = 0
     checkpoint_s: float | None = None
@@ -250,7 +270,9 @@ class ReplaySpec:
     def card(self) -> dict[str, Any]:
         """Return the assumptions as they are compared between replays."""
         card = asdict(self)
-        card["hosts"] = host_text(self.hosts)
+        card["hosts"] = host_text(self.hosts, card.pop("gpu_models"))
+        if card.pop("start_by_gpus"):
+            card["start_s"] = ", ".join(f"{gpus}:{s:g}" for gpus, s in self.start_by_gpus)
         card["outages"] = digest_of(self.outages)
         card["quotas"] = ", ".join(map(str, self.quotas)) or "none"
         return card
@@ -277,14 +299,12 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             path=("placer",),
             value=spec.placer,
         )
-    ledger = HostLedger(spec.hosts, spec.placer)
-    for gpus in np.unique(trace.gpus).tolist():
-        if ledger.find(gpus) is None:
-            raise InvalidInputError(
-                f"expected a number of GPUs that fits on hosts {host_text(spec.hosts)}",
-                path=("trace", trace.names[int((trace.gpus == gpus).argmax())], "gpus"),
-                value=gpus,
-            )
+    policy = policy_named(spec.policy)
+    ledger = HostLedger(spec.hosts, spec.placer, spec.gpu_models)
+    if isinstance(policy, ElasticPolicy):
+        _check_elastic(trace, spec, ledger)
+    else:
+        _check_sizes(trace, spec, ledger)
     if int(trace.submit_us.max(initial=0)) / spec.load > LONGEST_US:
         raise InvalidInputError(
             f"expected a load at which all jobs come within {LONGEST_US / SECOND:.0f} s",
@@ -300,7 +320,6 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             path=("mtbf_s",),
             value=spec.mtbf_s,
         )
-    policy = policy_named(spec.policy)
     if spec.leases and not isinstance(policy, ListPolicy | TenantPolicy):
         raise InvalidInputError(
             "expected a list policy where there are leases", path=("policy",), value=spec.policy
@@ -325,8 +344,87 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             )
 
 
+def _check_sizes(trace: Trace, spec: ReplaySpec, ledger: HostLedger) -> None:
+    """Check that each job fits with the GPUs that it asks, and has a speed on each GPU model."""
+    if len(ledger.models) > 1 and not isinstance(policy_named(spec.policy), ListPolicy):
+        raise InvalidInputError(
+            "expected a list policy, or one that chooses sizes, where GPUs are of several models",
+            path=("policy",),
+            value=spec.policy,
+        )
+    played = with_options(trace, ledger.models)
+    for gpus in np.unique(trace.gpus).tolist():
+        jobs = trace.gpus == gpus
+        places = [ledger.find_of(model, gpus) for model in range(len(ledger.models))]
+        if not any(places):
+            raise InvalidInputError(
+                f"expected a number of GPUs that fits on hosts {_hosts(spec)}",
+                path=("trace", trace.names[int(jobs.argmax())], "gpus"),
+                value=gpus,
+            )
+        for model in ledger.models if played.options else ():
+            options = [o[:2] == (gpus, model) for o in played.options]
+            speeds = played.extra[SPEED_BY_OPTION][jobs][:, options]
+            slow = (speeds.max(axis=1, initial=0) == 0).nonzero()[0]
+            if len(slow):
+                raise InvalidInputError(
+                    f"expected a speed with {gpus} GPUs{f' {model}' if model else ''}, which the "
+                    "policy may give it",
+                    path=("trace", trace.names[int(jobs.nonzero()[0][slow[0]])]),
+                    show_value=False,
+                )
+
+
+def _check_elastic(trace: Trace, spec: ReplaySpec, ledger: HostLedger) -> None:
+    """Check that each job has an option that fits, and that costs are those of a start."""
+    if spec.charge == "event":
+        raise InvalidInputError(
+            "expected charge start where jobs change their size", path=("charge",), value="event"
+        )
+    played = with_options(trace, ledger.models)
+    fits = [
+        ledger.find_of(ledger.models.index(option.gpu_model), option.gpus) is not None
+        for option in played.options
+    ]
+    speeds = played.extra[SPEED_BY_OPTION][:, fits]
+    lost = (speeds.max(axis=1, initial=0) == 0).nonzero()[0]
+    if len(lost):
+        raise InvalidInputError(
+            f"expected a job with an option that fits on hosts {_hosts(spec)}",
+            path=("trace", trace.names[int(lost[0])]),
+            show_value=False,
+        )
+
+
+def _hosts(spec: ReplaySpec) -> str:
+    return host_text(spec.hosts, spec.gpu_models)
+
+
+def with_options(trace: Trace, models: tuple[str, ...]) -> Trace:
+    """Return a trace whose options are of these GPU models.
+
+    An option of any model becomes one of each; those of other models are left out.
+    """
+    if not trace.options:
+        return trace
+    rows = [
+        (number, option._replace(gpu_model=model))
+        for number, option in enumerate(trace.options)
+        for model in models
+        if option.gpu_model in ("", model)
+    ]
+    numbers = [number for number, _ in rows]
+    tables = {
+        name: trace.extra[name][:, numbers]
+        for name in (SPEED_BY_OPTION, SPREAD_SPEED)
+        if name in trace.extra
+    }
+    return replace(trace, options=tuple(o for _, o in rows), extra={**trace.extra, **tables})
+
+
 def trace_played(trace: Trace, spec: ReplaySpec) -> Trace:
-    """Return a trace with the arrivals and the predictions that a replay assumes."""
+    """Return a trace with the arrivals, predictions and options that a replay assumes."""
+    trace = with_options(trace, tuple(dict.fromkeys(spec.gpu_models)) or ("",))
     if spec.predictions == "helios":
         trace = replace(trace, predicted_us=predicted_with_errors(trace.work_us, spec.seed))
     if spec.load != 1:
@@ -343,7 +441,7 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
     trace = trace_played(trace, spec)
     return Loop(
         trace,
-        HostLedger(spec.hosts, spec.placer),
+        HostLedger(spec.hosts, spec.placer, spec.gpu_models),
         _decider(trace, spec),
         costs=_costs(trace, spec),
         trigger=Trigger(
@@ -399,6 +497,8 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
         return TunedList(policy, trace, spec.places)
     if isinstance(policy, QuotaPolicy):
         return quota_list(policy, trace, spec.hosts, spec.quotas)
+    if isinstance(policy, ElasticPolicy):
+        return ElasticDecider(policy)
     if isinstance(policy, GroupPolicy):
         return GroupDecider(policy, GroupSpeeds(trace), spec.places)
     return list_decider(policy, len(trace), spec.places)
@@ -429,6 +529,7 @@ def _costs(trace: Trace, spec: ReplaySpec) -> Costs:
         start = SECOND * start_seconds(trace)
     return Costs(
         start_us=start,
+        by_gpus_us=tuple((gpus, round(SECOND * s)) for gpus, s in spec.start_by_gpus),
         stop_us=round(SECOND * spec.stop_s),
         move_us=round(SECOND * spec.move_s),
         checkpoint_us=None if spec.checkpoint_s is None else round(SECOND * spec.checkpoint_s),

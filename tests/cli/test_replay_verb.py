@@ -38,9 +38,25 @@ def test_leases_are_on_the_card(run):
     assert (card["every_s"], card["at_most_every"], card["leases"]) == (600, False, True)
 
 
+def test_gpu_models_and_starts_by_gpus_are_on_the_card(run):
+    Path("sizes.csv").write_text("submit_s,gpus,duration_s,speed:2\n0,2,100,1\n")
+    hosts = ("--hosts", "2xV100:4,1xK80:8", "--start", "1:30s,8:45s", "--format", "json")
+    result = run("replay", "sizes.csv", "--policy", "sia", *hosts)
+    assert result.code == 0
+    summary = json.loads(result.out)
+    assert summary["card"]["hosts"] == "2xV100:4, 1xK80:8"
+    assert summary["card"]["start_s"] == "1:30, 8:45"
+    assert summary["measures"]["gpu_s_V100"] == 260
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
+        (("--start", "2:30s"), "2:30s: expected times by GPUs as 1:30s,8:45s, ascending from 1"),
+        (("--start", "1:30s,1:40s"), "expected times by GPUs"),
+        (("--start", "1:x"), "x: expected a time"),
+        (("--hosts", "2xV100:4,4"), "expected NxG or NxMODEL:G"),
+        (("--hosts", "2xV100:4,2x4"), "expected a GPU model of all hosts or of none"),
         (("--lease", "1m", "--every", "1m"), "expected one of --every, --at-most-every, --lease"),
         (("--quota", "others=4"), "--quota: others=4: expected TENANT=NxG"),
         (("--quota", "others=0x4"), "--quota: others=0x4: expected TENANT=NxG"),
