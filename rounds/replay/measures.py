@@ -77,11 +77,11 @@ class Result:
         # numbers of Python have.
         alone = (self.run_us - self.shared_us).tolist()
         held = sum(map(mul, alone, trace.gpus.tolist())) + sum(self.more_gpu_us.values())
-        by_model = sum(self.held_gpu_us.values()) if self.held_gpu_us else held
-        if held != self.busy_gpu_us or held != by_model:
-            raise InternalError(
-                f"GPUs were held for {self.busy_gpu_us} µs, {by_model} by model, by jobs for {held}"
-            )
+        if held != self.busy_gpu_us:
+            raise InternalError(f"GPUs were held for {self.busy_gpu_us} µs, by jobs for {held}")
+        by_model = sum(self.held_gpu_us.values())
+        if self.held_gpu_us and by_model != held:
+            raise InternalError(f"GPUs were held for {held} µs, by model for {by_model}")
         came = trace.submit_us <= self.horizon_us
         until = np.minimum(self.end_us[came], self.horizon_us).tolist()
         alive = sum(until) - sum(trace.submit_us[came].tolist())

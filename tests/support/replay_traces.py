@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.instances.traces.trace import SECOND, Trace
-from placewright.rounds.policies.base import GroupPolicy, RoundPolicy
+from placewright.rounds.policies.base import ElasticPolicy, GroupPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES, QuotaPolicy, TunedPolicy
 from placewright.rounds.replay.book import Charge
 from placewright.rounds.replay.spec import ReplaySpec
@@ -15,7 +15,7 @@ from placewright.rounds.replay.spec import ReplaySpec
 LISTS = tuple(
     name
     for name, policy in POLICIES.items()
-    if not isinstance(policy, RoundPolicy | QuotaPolicy | TunedPolicy | GroupPolicy)
+    if not isinstance(policy, RoundPolicy | QuotaPolicy | TunedPolicy | GroupPolicy | ElasticPolicy)
 )
 """Policies that no solver takes part in, and that need no quotas, profiles and stages."""
 
