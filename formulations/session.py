@@ -145,6 +145,8 @@ class Session:
     inner_rounds, region_rounds, gang, lawful
         Services: who decides rounds of gangs inside another decision, those of regions side by
         side, and gang problems; and who puts needless victims back.
+    verifies_each
+        Whether plans of inner rounds are verified one by one: a plan made of them broke a rule.
     without
         Names of phases left out, to measure what a phase is worth (ablation).
     best_known
@@ -166,6 +168,7 @@ class Session:
     region_rounds: RegionRounds = _unavailable
     gang: GangFormulation = _unavailable
     lawful: Lawful = _unavailable
+    verifies_each: bool = False
     without: frozenset[str] = frozenset()
     best_known: BestKnown = field(default_factory=BestKnown)
     clock: Clock = field(default_factory=Clock)

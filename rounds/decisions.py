@@ -99,8 +99,13 @@ def decisions_of(
     hosts: tuple[str, ...],
     default_decisions: Sequence[Decision],
     candidate: Candidate,
+    *,
+    named: bool = True,
 ) -> tuple[Decision, ...]:
-    """One decision per job in the round's order; jobs wait without a reason, or for data."""
+    """One decision per job in the round's order; jobs wait without a reason, or for data.
+
+    `named`: whether preempted jobs name who displaces them.
+    """
     decisions = list(default_decisions)
     for index in () if candidate.data is None else candidate.data.waits:
         decisions[index] = wait_decision(round_.jobs[index], Why(Reason.DATA))
@@ -112,10 +117,13 @@ def decisions_of(
             option=option,
             tasks=tasks_of(candidate, index, hosts),
         )
-    for index, by in displacers(round_, hosts, candidate).items():
+    by_victim = (
+        displacers(round_, hosts, candidate) if named else dict.fromkeys(candidate.preempted)
+    )
+    for index, by in by_victim.items():
         decisions[index] = Decision.model_construct(
             job=round_.jobs[index].name,
             decision=DecisionKind.PREEMPT,
-            displaced_by=tuple(round_.jobs[j].name for j in by),
+            displaced_by=tuple(round_.jobs[j].name for j in by or ()),
         )
     return tuple(decisions)

@@ -40,12 +40,16 @@ class Meter:
     def __init__(self) -> None:
         self.started = time.monotonic()
         self._worker: Worker | None = None
-        self._cpu = time.process_time()
+        self._cpu = self._own = time.process_time()
 
     def watch(self, worker: Worker) -> None:
         """Count the usage of a worker process from now on."""
         self._worker = worker
         self._cpu += worker.cpu_seconds()
+
+    def seconds(self) -> float:
+        """Return the CPU seconds of this process so far."""
+        return time.process_time() - self._own
 
     def read(self) -> Run:
         """Cost so far. Peak memory is that of this process in its life plus the worker's."""

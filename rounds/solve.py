@@ -11,13 +11,12 @@ from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang import run as gang_formulation
 from placewright.formulations.plan_messages import Bound, Candidate, DataPlan, Flow, Group, Promise
-from placewright.formulations.session import GangFormulation, Session
+from placewright.formulations.session import BestKnown, GangFormulation, Session
 from placewright.instances.checks.round import checked, trusted
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.plan import (
     Certificate,
-    Decision,
     DecisionKind,
     Plan,
     TermResult,
@@ -25,7 +24,13 @@ from placewright.instances.documents.plan import (
 from placewright.instances.documents.policy import headline
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.verify import class_terms, verify, verify_certificate
+from placewright.instances.verify import (
+    Verification,
+    class_terms,
+    terms_of,
+    verify,
+    verify_certificate,
+)
 from placewright.rounds.certificate import (
     Bounds,
     better,
@@ -33,7 +38,7 @@ from placewright.rounds.certificate import (
     refuse_beaten_bounds,
     with_status,
 )
-from placewright.rounds.deciders.base import DECIDERS, Memory, Resources
+from placewright.rounds.deciders.base import DECIDERS, Decider, Memory, Resources
 from placewright.rounds.decisions import decisions_of, with_invalid, with_reasons
 from placewright.rounds.displacement.victims import lawful
 from placewright.rounds.regions.executors import check_executor
@@ -244,8 +249,8 @@ def _steps(
 
 
 INTERRUPTED = "interrupted"
-FINAL_VERIFICATIONS = 3.0
-"""Time kept for the final verification, in multiples of the time that the first one took."""
+MOST_RESERVED = 0.1
+"""Part of the time limit that is kept for the last verification, at most."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with best value and tightest bound (None without one) of the last headline term.
@@ -355,7 +360,10 @@ class Solve:
         self.best: Candidate | None = None
         self.document: Plan = Plan.model_construct(decisions=())
         self.values: dict[str, int] = {}
-        self._has_reasons, self._verify_seconds = False, 0.0
+        # Whether the document was verified in full, and whether it has reasons, which are the last.
+        self._is_verified = self._has_reasons = False
+        self._last_verified: tuple[Candidate, dict[str, int], Plan] | None = None
+        self._check_seconds = 0.0
         self._progress_error: Exception | None = None
 
     def plan(self, solver: Solver | None = None, start: Plan | None = None) -> Plan:
@@ -364,33 +372,37 @@ class Solve:
         Without a `solver`, one is started for this round.
         """
         self.default_decisions = self.memory.default_decisions(self.round)
-        self.decider = DECIDERS[self.round.policy.formulation].decider(self.round, self.resources)
+        self.decider = self._new_decider()
         self.terms = self.decider.terms
         opened = self.resources.session(self.meter, solver)
         with ThreadPoolExecutor(1) as background, opened as session:
             # The hash of the round, needed at the end; it is computed while the solver works.
             self.digest = background.submit(self.memory.digest, self.given)
-            try:
-                if start is not None:
-                    self._begin(start, session)
-                for step in self.decider.steps(session):
-                    if isinstance(step, Candidate):
-                        self._consider(step, session)
-                    else:
-                        self._tighten(step, session)
-            except KeyboardInterrupt:
-                if self.best is None:
-                    raise
-                session.degraded.append(INTERRUPTED)
-            except Exception as error:
-                # A fault of the formulation ends the search, and the best plan is returned.
-                of_formulation = (
-                    not isinstance(error, InternalError) and error is not self._progress_error
-                )
-                if self.best is None or not of_formulation:
-                    raise
-                session.degraded.append(f"formulation: {type(error).__name__}: {error}")
+            self._search(session, start)
             return self._finish_despite_interrupt(session)
+
+    def _search(self, session: Session, start: Plan | None = None) -> None:
+        """Go through the steps of the round, and keep the best plan and its bounds."""
+        try:
+            if start is not None:
+                self._begin(start, session)
+            for step in self.decider.steps(session):
+                if isinstance(step, Candidate):
+                    self._consider(step, session)
+                else:
+                    self._tighten(step, session)
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            session.degraded.append(INTERRUPTED)
+        except Exception as error:
+            # A fault of the formulation ends the search, and the best plan is returned.
+            of_formulation = (
+                not isinstance(error, InternalError) and error is not self._progress_error
+            )
+            if self.best is None or not of_formulation:
+                raise
+            session.degraded.append(f"formulation: {type(error).__name__}: {error}")
 
     def _finish_despite_interrupt(self, session: Session) -> Plan:
         """Write the plan even if an interrupt comes meanwhile: it takes one verification."""
@@ -407,20 +419,30 @@ class Solve:
         session.degraded.clear()
 
     def _consider(self, candidate: Candidate, session: Session) -> None:
-        """Verify a candidate and keep it if it is the best so far."""
-        began = time.monotonic()
+        """Keep a candidate if it is the best so far, by terms that the verifier recomputes.
+
+        The first plan is verified in full; of the others only the one that is returned, at the
+        end. In a round that is decided again each plan is.
+        """
+        began = time.thread_time()
         kept = lawful(self.round, self.decider.hosts, candidate)
         if kept is None:
             return
         candidate = kept
-        # Reasons are written at once if this may be the last plan, which saves a verification.
-        reasoned = candidate.final or session.before_deadline() <= self._verify_seconds
-        plan = self._document(candidate, reasoned)
-        verification = verify(self.round, plan)
-        self._verify_seconds = time.monotonic() - began
+        if self.best is not None and not session.verifies_each:
+            plan = self._document(candidate, named=False)
+            self._keep(candidate, plan, terms_of(self.round, plan), session)
+            return
+        # Reasons are written at once if this may be the last plan, which saves a verification. The
+        # first one is likely to take no longer than all that came before it.
+        took = self._check_seconds or self.meter.seconds()
+        reasoned = candidate.final or session.before_deadline() <= took
+        plan = self._document(candidate, reasoned=reasoned)
+        verification = self._verify(plan)
+        self._check_seconds = time.thread_time() - began
         if reasoned and not verification.ok:
-            without = self._document(candidate, reasoned=False)
-            if (unreasoned := verify(self.round, without)).ok:
+            without = self._document(candidate)
+            if (unreasoned := self._verify(without)).ok:
                 session.degraded.append(f"reasons: {verification.violations[0]}")
                 plan, verification, reasoned = without, unreasoned, False
         if not verification.ok:
@@ -428,13 +450,23 @@ class Solve:
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            session.clock.reserved_s += FINAL_VERIFICATIONS * self._verify_seconds
-        if self.best is None or better(verification.terms, self.values, self.terms):
-            self.best, self.values = candidate, dict(verification.terms)
-            self._has_reasons = reasoned
-            self.document = plan
-            session.best_known.values = self.values
-            self._report_progress(session)
+            most = MOST_RESERVED * self.settings.seconds
+            session.clock.reserved_s += min(self._check_seconds, most)
+        if self._keep(candidate, plan, verification.terms, session):
+            self._is_verified, self._has_reasons = True, reasoned
+            self._last_verified = candidate, self.values, plan
+
+    def _keep(
+        self, candidate: Candidate, plan: Plan, values: Mapping[str, int], session: Session
+    ) -> bool:
+        """Keep a plan with these values if it is the best so far, and say whether it is."""
+        if self.best is not None and not better(values, self.values, self.terms):
+            return False
+        self.best, self.values, self.document = candidate, dict(values), plan
+        self._is_verified = self._has_reasons = False
+        session.best_known.values = self.values
+        self._report_progress(session)
+        return True
 
     def _tighten(self, bound: Bound, session: Session) -> None:
         self.bounds.add(bound)
@@ -453,33 +485,80 @@ class Solve:
                 self._progress_error = error
                 raise
 
-    def _document(self, candidate: Candidate, reasoned: bool) -> Plan:
-        decisions = decisions_of(self.round, self.decider.hosts, self.default_decisions, candidate)
+    def _document(
+        self, candidate: Candidate, *, named: bool = True, reasoned: bool = False
+    ) -> Plan:
+        decisions = decisions_of(
+            self.round, self.decider.hosts, self.default_decisions, candidate, named=named
+        )
         if reasoned:
             decisions = with_reasons(self.round, decisions, self.decider.reasons(candidate))
         sections = tuple(s for s in self.decider.sections(candidate, decisions) if s is not None)
         return Plan.model_construct(decisions=decisions, sections=sections)
 
-    def _final_decisions(self, candidate: Candidate, session: Session) -> tuple[Decision, ...]:
-        """Return the decisions of the best plan with reasons, if these pass verification."""
-        decisions = self.document.decisions
-        reasoned = decisions
-        if not self._has_reasons:
+    def _complete(self, candidate: Candidate, session: Session) -> bool:
+        """Write names and reasons of the best plan, and verify it; False if it breaks a rule.
+
+        Reasons that do not pass are left out.
+        """
+        if self._has_reasons:
+            return True
+        if self._is_verified:
+            decisions = self.document.decisions
             reasoned = with_reasons(self.round, decisions, self.decider.reasons(candidate))
-        if reasoned is decisions:
-            return decisions
-        plan = self.document.model_copy(update={"decisions": reasoned})
-        violations = verify(self.round, plan).violations
-        if violations:
-            session.degraded.append(f"reasons: {violations[0]}")
-        return decisions if violations else reasoned
+            if reasoned is decisions:
+                return True
+            plan = self.document.model_copy(update={"decisions": reasoned})
+        else:
+            plan = self._document(candidate, reasoned=True)
+        verification = self._verify(plan)
+        if verification.ok:
+            self.document, self.values = plan, dict(verification.terms)
+            self._is_verified = self._has_reasons = True
+            return True
+        if not self._is_verified:
+            without = self._document(candidate)
+            if broken := self._verify(without).violations:
+                session.degraded.append(f"{candidate.source}: invalid plan: {broken[0]}")
+                return False
+            self.document, self._is_verified = without, True
+        session.degraded.append(f"reasons: {verification.violations[0]}")
+        return True
+
+    def _is_complete(self, session: Session) -> bool:
+        """Whether there is a plan, verified and complete, if need be after another search."""
+        if self.best is None:
+            return False
+        if self._complete(self.best, session):
+            return True
+        self._decide_again(session)
+        return self.best is not None and self._complete(self.best, session)
+
+    def _decide_again(self, session: Session) -> None:
+        """Search once more from the last plan that was verified, and verify each that is found.
+
+        What was known of the plan that breaks a rule is forgotten, and bounds with it: a solver's
+        claim may have been dropped for its sake. After an interrupt there is no search.
+        """
+        policy = DECIDERS[self.round.policy.formulation]
+        self.bounds, self.decider = Bounds(policy.classes(self.round)), self._new_decider()
+        session.best_known, session.verifies_each = BestKnown(), True
+        self.best = None
+        if self._last_verified is not None:
+            candidate, values, plan = self._last_verified
+            self._keep(candidate, plan, values, session)
+            self._is_verified = True
+        if INTERRUPTED not in session.degraded:
+            self._search(session)
+
+    def _new_decider(self) -> Decider:
+        return DECIDERS[self.round.policy.formulation].decider(self.round, self.resources)
 
     def _finish(self, session: Session) -> Plan:
         """Write the best plan with reasons and certificate, and verify what that changes."""
-        if self.best is None:
+        if not self._is_complete(session):
             why = "; ".join(session.degraded)
             raise InternalError(why or "the formulation yielded no candidate")
-        decisions = self._final_decisions(self.best, session)
         # An interrupt may have come between a bound and the update that follows it.
         results = self.bounds.update_session(session, self.terms, self.values)
         results = with_status(results, self.settings.gap)
@@ -502,14 +581,21 @@ class Solve:
             degraded=tuple(dict.fromkeys(session.degraded)),
             run=self.meter.read(),
         )
-        plan = self.document.model_copy(update={"certificate": certificate, "decisions": decisions})
+        plan = self.document.model_copy(update={"certificate": certificate})
         refuse_beaten_bounds(results, plan)
         # Decisions and sections have been verified: only the certificate is new.
-        violations = tuple(verify_certificate(certificate, self.values, class_terms(self.round)))
-        if self.given.invalid and not violations:
-            plan = plan.model_copy(update={"decisions": with_invalid(self.given, decisions)})
-            violations = verify(self.given, plan).violations
+        violations = verify_certificate(certificate, self.values, class_terms(self.round))
         if violations:
             raise InternalError(f"final plan: {violations[0]}", plan)
         # Added after verification, which would only compare the digest of the round with itself.
+        plan = self._of_given(plan)
         return plan.model_copy(update={"round": self.digest.result()})
+
+    def _verify(self, plan: Plan) -> Verification:
+        """Verify a plan for the round that was given, jobs that are invalid included."""
+        return verify(self.given, self._of_given(plan))
+
+    def _of_given(self, plan: Plan) -> Plan:
+        if not self.given.invalid:
+            return plan
+        return plan.model_copy(update={"decisions": with_invalid(self.given, plan.decisions)})

@@ -7,7 +7,7 @@ a host entry and a range of hosts stand for, and the tables of hardware in `topo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ from placewright.instances.documents.plan import Certificate, Decision, Decision
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.verify import certificate
-from placewright.instances.verify.policies import RULES, policy_rules
+from placewright.instances.verify.policies import RULES, PolicyRules, policy_rules
 from placewright.instances.verify.reading import (
     ClassTerm,
     GeoFacts,
@@ -42,10 +42,12 @@ __all__ = [
     "RefusalReasons",
     "Verification",
     "Violation",
+    "breaks",
     "class_terms",
     "read_cluster",
     "read_geo",
     "rule_ids",
+    "terms_of",
     "unverified",
     "verify",
     "verify_certificate",
@@ -115,15 +117,38 @@ def verify(round: Round, plan: Plan) -> Verification:  # noqa: A002
         raise InvalidInputError("expected a Plan", ("plan",), plan)
     policy = RULES[round.policy.formulation]
     reading = policy.read(read(round, _with_waiting(round, plan)))
-    terms: dict[str, int] = {}
-    for name in round.policy.terms:
-        found = policy.terms[name](reading)
-        terms |= {name: found} if isinstance(found, int) else found
+    terms = _terms(policy, reading)
     rules = (*_PLAN_RULES, *policy.rules)
     violations = [found for rule in rules for found in rule.violations(reading)]
     if plan.certificate is not None:
         violations += verify_certificate(plan.certificate, terms, policy.classes(reading.round))
     return Verification(tuple(violations), terms)
+
+
+def terms_of(round_: Round, plan: Plan) -> dict[str, int]:
+    """Return the objective terms of a plan, whether or not it breaks a rule; `verify` has both.
+
+    It costs a small part of that. A plan has its terms whomever a preempted job names in
+    `displaced_by`, and whatever reason one that waits has.
+    """
+    policy = RULES[round_.policy.formulation]
+    return _terms(policy, policy.read(read(round_, plan)))
+
+
+def breaks(round_: Round, plan: Plan, ids: Collection[str]) -> bool:
+    """Whether a plan breaks one of some rules, by their ids; `verify` asks them all."""
+    policy = RULES[round_.policy.formulation]
+    reading = policy.read(read(round_, plan))
+    asked = (rule for rule in (*_PLAN_RULES, *policy.rules) if rule.id in ids)
+    return any(True for rule in asked for _ in rule.violations(reading))
+
+
+def _terms(policy: PolicyRules, reading: Reading) -> dict[str, int]:
+    terms: dict[str, int] = {}
+    for name in reading.round.policy.terms:
+        found = policy.terms[name](reading)
+        terms |= {name: found} if isinstance(found, int) else found
+    return terms
 
 
 def _with_waiting(round_: Round, plan: Plan) -> Plan:

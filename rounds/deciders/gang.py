@@ -33,7 +33,7 @@ from placewright.instances.derived.waiting import eligible, expected_end
 from placewright.instances.documents.job import Running
 from placewright.instances.documents.plan import Decision, DecisionKind, Detail, Plan, Reason
 from placewright.instances.documents.round import Round
-from placewright.instances.verify import verify
+from placewright.instances.verify import breaks, terms_of, verify
 from placewright.rounds.backfill.profile import NEVER, SOURCE, Reservation
 from placewright.rounds.backfill.queue import (
     MAY_START,
@@ -162,10 +162,9 @@ class CellsDecider:
 def base_terms(rest: ResidualRound) -> dict[str, int]:
     """Return the terms of the plan that starts guaranteed jobs and changes nothing else."""
     decisions = decisions_of(
-        rest.whole, tuple(rest.hosts), DefaultDecisions()(rest.whole), rest.base()
+        rest.whole, tuple(rest.hosts), DefaultDecisions()(rest.whole), rest.base(), named=False
     )
-    plan = Plan.model_construct(decisions=decisions, sections=())
-    return verify(trusted(rest.whole), plan).terms
+    return terms_of(trusted(rest.whole), Plan.model_construct(decisions=decisions, sections=()))
 
 
 def residual_round_of_plan(round_: Round, plan: Plan) -> ResidualRound:
@@ -199,6 +198,9 @@ def has_waiting_rules(round_: Round) -> bool:
     if policy.backfill is not None or policy.aging is not None or round_.maintenance:
         return True
     return any(not job.running and not eligible(job, round_.now) for job in round_.jobs)
+
+
+_NOT_MODELLED = ("displaced_by", "preemption", "reservations")
 
 
 class BackfillDecider:
@@ -241,7 +243,12 @@ class BackfillDecider:
         base, doubtful = base_terms(self.rest), self._doubtful()
         checked, unlawful = bool(doubtful or self._round.cluster.pools), False
         for step in run(CellProblem(self.rest, base, self._problem), session):
-            if checked and isinstance(step, Candidate) and not self._is_lawful(step):
+            if (
+                checked
+                and isinstance(step, Candidate)
+                and (step.preempted or not doubtful.isdisjoint(step.starts))
+                and not self._is_lawful(step, session)
+            ):
                 unlawful = True
                 doubtful |= step.preempted.keys()
             else:
@@ -252,7 +259,7 @@ class BackfillDecider:
             )
             rest = replace(self.rest, round=self.rest.round.model_copy(update={"jobs": jobs}))
             for step in run(CellProblem(rest, base, self._compile(rest)), session):
-                if isinstance(step, Candidate) and self._is_lawful(step):
+                if isinstance(step, Candidate) and self._is_lawful(step, session):
                     yield step
         if session.best is None:
             yield self._reserved.starts
@@ -290,11 +297,15 @@ class BackfillDecider:
                     found.add(j)
         return found
 
-    def _is_lawful(self, candidate: Candidate) -> bool:
+    def _is_lawful(self, candidate: Candidate, session: Session) -> bool:
+        """Whether a candidate keeps the rules that the models do not have."""
         waiting = DefaultDecisions()(self._round)
         decisions = decisions_of(self._round, self.hosts, waiting, candidate)
         sections = tuple(s for s in self.sections(candidate, decisions) if s is not None)
-        return verify(self._round, Plan.model_construct(decisions=decisions, sections=sections)).ok
+        plan = Plan.model_construct(decisions=decisions, sections=sections)
+        if session.verifies_each:
+            return verify(self._round, plan).ok
+        return not breaks(self._round, plan, _NOT_MODELLED)
 
     def _compile(self, rest: ResidualRound) -> Problem:
         problem = Compiler()(rest.round, rest.borrowed, rest.priority_classes)

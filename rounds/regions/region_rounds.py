@@ -23,7 +23,7 @@ from placewright.formulations.session import Session
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
-from placewright.instances.verify import verify
+from placewright.instances.verify import terms_of, verify
 from placewright.rounds.certificate import Bounds, better
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
 from placewright.rounds.displacement.victims import lawful
@@ -38,6 +38,8 @@ def solve_inner_round(
 ) -> Iterator[Candidate | Bound]:
     """Yield bounds and better and better plans of a gang round, until it is proven or time is up.
 
+    Plans are judged by their terms: rules are those of the whole decision, which is verified.
+
     `round_`: a round of policy `gang`. `session`: that of the whole decision: its best plan and
     bounds are another round's. `problem`: what the round compiles to, if that is known. Its
     priority classes may be those of the whole decision.
@@ -51,7 +53,10 @@ def solve_inner_round(
             bounds.add(step)
             yield step
         elif (found := lawful(round_, problem.cluster.hosts, step)) is not None:
-            decisions = decisions_of(round_, problem.cluster.hosts, default_decisions, found)
+            each = session.verifies_each
+            decisions = decisions_of(
+                round_, problem.cluster.hosts, default_decisions, found, named=each
+            )
             sections = (
                 move_section(round_, decisions),
                 collective_section(round_, problem.cluster, found),
@@ -59,14 +64,14 @@ def solve_inner_round(
             plan = Plan.model_construct(
                 decisions=decisions, sections=tuple(section for section in sections if section)
             )
-            checked = verify(trusted(round_), plan)
-            if not checked.ok:
-                session.degraded.append(f"{found.source}: invalid plan: {checked.violations[0]}")
-            else:
-                values = _values(problem, found, checked.terms)
-                if inner.best is None or better(values, inner.best, problem.terms):
-                    inner.best_known.values = values
-                    yield found
+            broken = verify(trusted(round_), plan).violations if each else ()
+            if broken:
+                session.degraded.append(f"{found.source}: invalid plan: {broken[0]}")
+                continue
+            values = _values(problem, found, terms_of(trusted(round_), plan))
+            if inner.best is None or better(values, inner.best, problem.terms):
+                inner.best_known.values = values
+                yield found
         if inner.best is not None:
             bounds.update_session(inner, problem.terms, inner.best)
 
@@ -187,7 +192,7 @@ class RegionSolver:
         An interrupt is raised after the answers that were there by then; regions without one stay
         as they are.
         """
-        if self._executor is None or session.before_deadline() <= 0:
+        if self._executor is None or session.before_deadline() <= 0 or session.verifies_each:
             yield from self._solve_here(parts, session)
             return
         calls = _ExecutorCalls(parts, session)
