@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -181,6 +182,7 @@ class Profile:
         self._away: dict[tuple[int, int], Bools] = {}
         self._known: dict[int, tuple[Ints, Ints]] = {}  # by time, beside kept reservations
         self._ends = {outage.end for outage in self._round.maintenance if outage.end is not None}
+        self._begins: list[int] = []  # of reservations, each time once
         self.reservations: list[Reservation] = []
         self.kept: list[Reservation] = []
         for job in self._round.jobs:
@@ -213,12 +215,26 @@ class Profile:
         """Add a reservation."""
         self.reservations.append(reservation)
         self._ends.add(reservation.end)
+        if reservation.at not in self._begins:
+            insort(self._begins, reservation.at)
         for at, (gpus, resources) in self._known.items():
             if reservation.at <= at < reservation.end:
                 self._known[at] = gpus - reservation.gpus, resources - reservation.demand
 
     def _all(self) -> list[Reservation]:
         return [*self.reservations, *self.kept]
+
+    def begins(self, at: int, end: int) -> list[int]:
+        """Return the times after `at` and before `end` at which reservations begin, in order."""
+        times = self._begins
+        found = times[bisect_right(times, at) : bisect_left(times, end)]
+        if self.kept:
+            found = sorted({*found, *(r.at for r in self.kept if at < r.at < end)})
+        return found
+
+    def free_gpus(self, times: Sequence[int]) -> Ints:
+        """Return the whole GPUs that are free on hosts at some times, int64 (times, hosts)."""
+        return np.maximum([self._free_at(at)[0] for at in times], 0)
 
     def demand_of(self, group: TaskGroup) -> Ints:
         """Return what a task asks besides GPUs, int64 (resources,)."""
@@ -252,10 +268,9 @@ class Profile:
 
         That is from `at` to `end`; nothing is free on hosts where nothing may arrive.
         """
-        gpus, resources = self._free_at(at)
-        for other in {r.at for r in self._all() if at < r.at < end}:
-            later, amounts = self._free_at(other)
-            gpus, resources = np.minimum(gpus, later), np.minimum(resources, amounts)
+        each = [self._free_at(time) for time in (at, *self.begins(at, end))]
+        gpus = np.minimum.reduce([gpus for gpus, _ in each])
+        resources = np.minimum.reduce([resources for _, resources in each])
         open_ = self.open(at, end)
         gpus = np.where(open_, np.maximum(gpus, 0), 0)
         return gpus, np.where(open_[:, None], np.maximum(resources, 0), 0)
@@ -263,7 +278,7 @@ class Profile:
     def free_of_pools(self, at: int, end: int) -> Amounts:
         """Return what is free of each pool all the time from `at` to `end`."""
         free = self._pools_at(at)
-        for other in {r.at for r in self._all() if free and at < r.at < end}:
+        for other in self.begins(at, end) if free else ():
             free = least(free, self._pools_at(other))
         return free
 
@@ -308,7 +323,7 @@ class Profile:
             return False
         for account in accounts_of(job) if self._limits else ():
             limits = self._limits.get(account)
-            for time in {at, *(r.at for r in self._all() if at < r.at < end)} if limits else ():
+            for time in (at, *self.begins(at, end)) if limits else ():
                 held = [option, *self._holders(account, time)]
                 if any(sum(map(m.asked_by, held)) > most for m, most in (limits or {}).items()):
                     return False
@@ -425,7 +440,7 @@ class QueuePlaces:
         self, job: int, choice: Choice, at: int, gpus: Ints, resources: Ints, pools: Amounts
     ) -> Reservation | None:
         """Return the reservation of a job with these GPUs, resources and pools; None if none."""
-        if not self._may_fit(choice, gpus):
+        if not self._may_fit(choice, gpus).all():
             return None
         puts = place_choice(self._placement(gpus, resources, pools), choice)
         if puts is None:
@@ -434,14 +449,25 @@ class QueuePlaces:
         found = self.reserved(job, choice.index, at, places)
         return None if (found.gpus > gpus).any() or not fit(found.pools, pools) else found
 
-    def _may_fit(self, choice: Choice, gpus: Ints) -> bool:
-        """Whether each group alone has enough GPUs, whatever else it asks."""
+    def short_until(self, choice: Choice, at: int, end: int) -> int:
+        """Return the last time from `at` on, before `end`, at which an option lacks GPUs.
+
+        No start from `at` until then fits either, as a later one would run at that time, too. It is
+        before `at` if there is no such time.
+        """
+        times = (at, *self._profile.begins(at, end))
+        short = np.flatnonzero(~self._may_fit(choice, self._profile.free_gpus(times)))
+        return times[int(short[-1])] if len(short) else at - 1
+
+    def _may_fit(self, choice: Choice, gpus: Ints) -> Bools:
+        """Whether each group alone has enough of some GPUs, (..., hosts); bool (...)."""
+        fits = np.ones(gpus.shape[:-1], dtype=np.bool_)
         for group in choice.groups:
             each = max(int(self._problem.shape_gpu[group.shape]), 1)
-            allowed = self._problem.shape_allowed[group.shape]
-            if int((gpus[allowed] * WHOLE_GPU // each).sum()) < group.count and each > 1:
-                return False
-        return True
+            if each > 1:
+                allowed = self._problem.shape_allowed[group.shape]
+                fits &= (gpus[..., allowed] * WHOLE_GPU // each).sum(axis=-1) >= group.count
+        return fits
 
     def _placement(self, gpus: Ints, resources: Ints, pools: Amounts) -> Placement:
         """Return a placement with these GPUs and resources free on hosts, and these pools."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,15 +147,20 @@ class Queue:
         if before is not None:
             times = sorted({*times, before.at})
         least = min(sum(group.milli_gpu for group in choice.groups) for choice in choices)
+        now, short_until = self._problem.round.now, dict.fromkeys(range(len(choices)), -1)
         for at, most in zip(times, self.profile.most_gpus(times).tolist(), strict=True):
-            if at > self._problem.round.now and most * WHOLE_GPU < least:
+            if at > now and most * WHOLE_GPU < least:
                 continue
             end = NEVER if runtime is None else at + runtime
-            for choice in choices:
+            for k, choice in enumerate(choices):
+                if at > max(now, short_until[k]):
+                    short_until[k] = self._places.short_until(choice, at, end)
+                if now < at <= short_until[k]:
+                    continue
                 option = document.options[choice.index]
                 if not self.profile.within_quota(document, option, at, end):
                     continue
-                if at == self._problem.round.now:
+                if at == now:
                     if self._places.start(job, choice, end):
                         return True
                 elif found := self._places.reservation(job, choice, at, end):
@@ -398,9 +404,8 @@ def restricted_round(
     reservations' `demand`.
     """
     asked, maintenance = _Asked(round_.now), _Maintenance(round_)
-    limits = [
-        _Limit(at, round_, whole, reservations, resources, pools) for at in _times(reservations)
-    ]
+    times = _times(reservations)
+    limits = [_Limit(at, round_, whole, reservations, resources, pools) for at in times]
     jobs = []
     for job, before in zip(round_.jobs, whole.jobs, strict=True):
         if job.running is None and not eligible(job, round_.now):
@@ -412,12 +417,12 @@ def restricted_round(
                 option.model_copy(update={"value": aged_value(whole, before, o)})
                 for o, option in enumerate(options)
             )
-        away = hosts_away(round_, round_.now, expected_end(before, round_.now))
-        options = tuple(
-            asked.of(maintenance.of(option, away), [x for x in limits if x.binds(before)])
-            for option in options
-        )
-        more = tuple(name for x in limits if x.binds(before) for name in x.caps_of(job))
+        end = expected_end(before, round_.now)
+        away = hosts_away(round_, round_.now, end)
+        # Those of the times at which it would not have ended.
+        mine = limits[: len(times) if end is None else bisect_left(times, end)]
+        options = tuple(asked.of(maintenance.of(option, away), mine) for option in options)
+        more = tuple(name for limit in mine for name in limit.caps_of(job))
         caps = {"caps": (*job.caps, *more)} if more else {}
         jobs.append(job.model_copy(update={"options": options, **caps}))
     return round_.model_copy(

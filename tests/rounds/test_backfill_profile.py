@@ -56,7 +56,9 @@ def test_what_is_known_is_what_a_new_profile_says(
         again = Profile(problem)
         for entry in ran:
             again.run(*entry)
-        again.reservations, again.kept = list(profile.reservations), profile.kept
+        for reservation in profile.reservations:
+            again.reserve(reservation)
+        again.kept = profile.kept
         for at in range(10):
             end = at + rng.randrange(1, 8)
             for mine, theirs in zip(profile.free(at, end), again.free(at, end), strict=True):

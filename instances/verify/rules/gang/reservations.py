@@ -23,6 +23,7 @@ from placewright.instances.verify.rules.gang.timeline import (
     FOREVER,
     KIND,
     EarliestTimes,
+    Overbooking,
     ReservationSection,
     Reserved,
     ReservedJob,
@@ -239,10 +240,12 @@ class _Replay:
     def _in_order_of_time(self) -> Iterator[Finding]:
         """Require that each reservation fits beside the earlier ones, and at no earlier time."""
         held = (*self._timeline.running, *self._timeline.starts)
+        overbooking = Overbooking(self._timeline, held, self._reserved)
         for k, reserved in enumerate(self._reserved):
             before = self._reserved[:k]
             times = {reserved.at, *(r.at for r in before if reserved.active(r.at))}
-            for at in sorted(times):
+            over = overbooking.add(reserved) or self._timeline.has_accounts
+            for at in sorted(times) if over else ():
                 if wrong := self._timeline.excess(at, held, [*before, reserved]):
                     yield Finding(
                         reserved.path,

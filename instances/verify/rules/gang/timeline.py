@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -198,6 +199,11 @@ class Timeline:
                     return f"too little {resource} on host {name!r}"
         return self._pool_excess(at, held, active) or self.quota_excess(at, held, active)
 
+    @property
+    def has_accounts(self) -> bool:
+        """Whether quotas, caps or pools limit what is held at a time."""
+        return bool(self._pools or self.limits)
+
     def taken_of_pools(self, at: int, held: Iterable[Held], active: Iterable[Reserved]) -> Taken:
         """Return what jobs and reservations take of pools at a time."""
         taken: Taken = Counter()
@@ -226,7 +232,7 @@ class Timeline:
         """Say which tenant or cap of a reservation would hold too much at a time; "" if none."""
         active = list(active)
         owners = {account for r in active for account in accounts_of(r.job)}
-        limits = {a: most for a, most in self._limits.items() if a in owners}
+        limits = {a: most for a, most in self.limits.items() if a in owners}
         if not limits:
             return ""
         uses: defaultdict[Account, Counter[Resource]] = defaultdict(Counter)
@@ -242,7 +248,8 @@ class Timeline:
         return ""
 
     @cached_property
-    def _limits(self) -> Mapping[Account, Mapping[Resource, int]]:
+    def limits(self) -> Mapping[Account, Mapping[Resource, int]]:
+        """What tenants and caps may hold at most."""
         return limits_of(self.reading.round, by_region=False)
 
 
@@ -272,6 +279,60 @@ def active_at(reserved: Iterable[Reserved], at: int) -> list[Reserved]:
     return [r for r in reserved if r.active(at)]
 
 
+class Overbooking:
+    """Whether reservations, one after the other, fit hosts beside jobs that are held.
+
+    As `Timeline.excess` says of them all at a time, but only yes or no, and on arrays. GPUs that a
+    task touches are in use until it ends.
+    """
+
+    def __init__(self, timeline: Timeline, held: Sequence[Held], reserved: Iterable[Reserved]):
+        reserved = list(reserved)
+        hosts = {host.name: host for r in reserved for _, host, _ in r.tasks}
+        self._host = {name: h for h, name in enumerate(hosts)}
+        groups = {id(g): g for r in reserved for g, _, _ in r.tasks}
+        for one in held:
+            groups.update((id(group), group) for group in one.option.groups)
+        names = {name for group in groups.values() for name, _ in demand(group)}
+        self._resource = {name: 1 + k for k, name in enumerate(sorted(names))}
+        self._times = np.array(sorted({r.at for r in reserved}), dtype=np.int64)
+        self._free = np.zeros((len(self._times), len(hosts), 1 + len(names)), dtype=np.int64)
+        for name, h in self._host.items():
+            hardware = hosts[name].hardware
+            self._free[:, h, 0] = hardware.gpus
+            for resource, k in self._resource.items():
+                self._free[:, h, k] = hardware.capacity.get(resource, 0)
+        ends = {(n, gpu): FOREVER for n in hosts for gpu in timeline.closed_gpus.get(n, ())}
+        for one in held:
+            until = int(np.searchsorted(self._times, one.end))
+            for task in one.tasks:
+                if task.host not in self._host:
+                    continue
+                for gpu in task.gpus:
+                    where = task.host, gpu
+                    ends[where] = max(ends.get(where, one.end), one.end)
+                for resource, amount in demand(one.option.groups[task.group]):
+                    if resource in self._resource:
+                        self._free[:until, self._host[task.host], self._resource[resource]] -= (
+                            amount
+                        )
+        for (name, _), end in ends.items():
+            self._free[: int(np.searchsorted(self._times, end)), self._host[name], 0] -= 1
+
+    def add(self, reserved: Reserved) -> bool:
+        """Add a reservation, and say whether some host then has too little for those it is on."""
+        first, end = np.searchsorted(self._times, [reserved.at, reserved.end])
+        free, over = self._free[first:end], False
+        for group, host, tasks in reserved.tasks:
+            mine = free[:, self._host[host.name]]
+            mine[:, 0] -= gpus_of(group, tasks)
+            for resource, amount in demand(group):
+                mine[:, self._resource[resource]] -= tasks * amount
+        for name in {host.name for _, host, _ in reserved.tasks}:
+            over |= bool((free[:, self._host[name]] < 0).any())
+        return over
+
+
 # The earliest time at which a job of one plain group fits beside others and reservations.
 
 
@@ -294,7 +355,9 @@ class EarliestTimes:
         self._open = FreeHosts(self._reading)
         self._open.close(self._reading)
         self._beside_held: dict[tuple[int, int], tuple[Ints, Ints]] = {}
-        self._free_known: dict[tuple[int, int, int], tuple[Ints, Ints]] = {}
+        self._state: tuple[int, list[Reserved]] = (-1, [])  # jobs and reservations that count in
+        self._rows: dict[int, tuple[Ints, Ints]] = {}  # what is free, by time
+        self._begins: list[int] = []  # of these reservations
         self._there_known: dict[tuple[float, float], Bools] = {}
         self._most_known: dict[_Shape, int] = {}
 
@@ -315,19 +378,49 @@ class EarliestTimes:
         if not _is_plain(job):
             return None
         option, held = job.options[0], self._held[: len(self._timeline.running) + starts]
+        self._advance(len(held), before)
+        short_until = self._now - 1
         for at in self._times(held, before, last):
+            if at <= short_until:
+                continue
             if self._beside(at, len(held))[0].sum() < option.milli_gpu // WHOLE_GPU:
                 continue
             end = FOREVER if job.expected_runtime_s is None else at + job.expected_runtime_s
-            times = (at, *sorted({r.at for r in before if at < r.at < end}))
+            begins = self._begins
+            times = (at, *begins[bisect_right(begins, at) : bisect_left(begins, end)])
+            short_until = self._short_until(option.groups[0], times)
+            if at <= short_until:
+                continue
             if self._most_tasks(job, times, end, len(held), before) < option.groups[0].count:
                 continue
             mine = Reserved((), job, option, at, end, ())
-            if not any(
+            if not self._timeline.limits or not any(
                 self._timeline.quota_excess(t, held, [*active_at(before, t), mine]) for t in times
             ):
                 return at
         return None
+
+    def _advance(self, held: int, before: Sequence[Reserved]) -> None:
+        """Count in so many jobs and these reservations; of rows that are known only what is new."""
+        known_held, known = self._state
+        new: Sequence[Reserved] = before[len(known) :]
+        if held != known_held or list(before[: len(known)]) != known:
+            self._rows, self._begins, new = {}, [], before
+        for at, row in self._rows.items():
+            self._reserve(row, active_at(new, at))
+        self._begins = sorted({*self._begins, *(r.at for r in new)})
+        self._state = held, list(before)
+
+    def _short_until(self, group: TaskGroup, times: tuple[int, ...]) -> int:
+        """Return the last of some times at which all hosts together lack GPUs for a group.
+
+        No start from the first of them until then fits either, as a later one would run at that
+        time, too. It is before all of them if there is no such time.
+        """
+        gpus = np.array([self._row(at)[0] for at in times])
+        tasks = (gpus.clip(min=0) // (group.gpu // WHOLE_GPU)).sum(axis=1)
+        short = np.flatnonzero(tasks < group.count)
+        return times[int(short[-1])] if len(short) else times[0] - 1
 
     def _times(
         self, held: Sequence[Held], before: Sequence[Reserved], last: float
@@ -358,7 +451,7 @@ class EarliestTimes:
             allowed = self._open.allowed(group)
             if window is not None:
                 allowed = allowed & self._there(*window)
-            room = np.where(allowed, self._room(group, times, held, before), 0)
+            room = np.where(allowed, self._room(group, times), 0)
             position = None if level is None else self._reading.cluster.levels[level]
             if self._open.pools:
                 left = self._pools_left(times, held, before)
@@ -400,35 +493,32 @@ class EarliestTimes:
             found += left.clip(np.where(of_host == d, room, 0), option.groups[0], option)
         return found
 
-    def _room(
-        self, group: TaskGroup, times: tuple[int, ...], held: int, before: Sequence[Reserved]
-    ) -> Ints:
+    def _room(self, group: TaskGroup, times: tuple[int, ...]) -> Ints:
         """Return how many tasks of a group hosts have room for at all of some times, (hosts,)."""
-        gpus, free = self._free(times[0], held, before)
-        for at in times[1:]:
-            gpus_then, free_then = self._free(at, held, before)
-            gpus, free = np.minimum(gpus, gpus_then), np.minimum(free, free_then)
+        rows = [self._row(at) for at in times]
+        gpus = np.minimum.reduce([gpus for gpus, _ in rows])
+        free = np.minimum.reduce([free for _, free in rows])
         room, asks = gpus // (group.gpu // WHOLE_GPU), self._open.asks(group)
         for r in np.flatnonzero(asks).tolist():
             room = np.minimum(room, free[:, r] // asks[r])
         return np.maximum(room, 0)
 
-    def _free(self, at: int, held: int, before: Sequence[Reserved]) -> tuple[Ints, Ints]:
+    def _row(self, at: int) -> tuple[Ints, Ints]:
         """Return GPUs, (hosts,), and resources, (hosts, resources), that are free at a time."""
-        key = at, held, len(before)
-        if key not in self._free_known:
-            # Reservations come in the order of the queue: mostly all but the last one are known.
-            known = self._free_known.get((at, held, len(before) - 1))
-            more = active_at(before if known is None else before[-1:], at)
-            gpus, free = known or self._beside(at, held)
-            if more:
-                gpus, free = gpus.copy(), free.copy()
-            for r in more:
-                for group, host, tasks in r.tasks:
-                    gpus[self._open.index[host.name]] -= gpus_of(group, tasks)
-                    free[self._open.index[host.name]] -= tasks * self._open.asks(group)
-            self._free_known[key] = gpus, free
-        return self._free_known[key]
+        if at not in self._rows:
+            held, before = self._state
+            gpus, free = self._beside(at, held)
+            self._rows[at] = gpus.copy(), free.copy()
+            self._reserve(self._rows[at], active_at(before, at))
+        return self._rows[at]
+
+    def _reserve(self, row: tuple[Ints, Ints], reserved: Iterable[Reserved]) -> None:
+        """Take what reservations ask from a row."""
+        gpus, free = row
+        for r in reserved:
+            for group, host, tasks in r.tasks:
+                gpus[self._open.index[host.name]] -= gpus_of(group, tasks)
+                free[self._open.index[host.name]] -= tasks * self._open.asks(group)
 
     def _beside(self, at: int, held: int) -> tuple[Ints, Ints]:
         """Return GPUs and resources that are free beside jobs at a time, reservations aside."""
