@@ -496,8 +496,8 @@ class EarliestTimes:
     def _room(self, group: TaskGroup, times: tuple[int, ...]) -> Ints:
         """Return how many tasks of a group hosts have room for at all of some times, (hosts,)."""
         rows = [self._row(at) for at in times]
-        gpus = np.minimum.reduce([gpus for gpus, _ in rows])
-        free = np.minimum.reduce([free for _, free in rows])
+        gpus: Ints = np.array([gpus for gpus, _ in rows]).min(axis=0)
+        free: Ints = np.array([free for _, free in rows]).min(axis=0)
         room, asks = gpus // (group.gpu // WHOLE_GPU), self._open.asks(group)
         for r in np.flatnonzero(asks).tolist():
             room = np.minimum(room, free[:, r] // asks[r])
