@@ -13,13 +13,19 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.report import SKIPPED, Row
-from placewright.instances.traces.papers import PROFILES
+from placewright.instances.traces.papers import PROFILES, THROUGHPUTS
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
-from placewright.rounds.policies.base import CHANGING, GroupPolicy, ListPolicy, RoundPolicy
+from placewright.rounds.policies.base import (
+    CHANGING,
+    ElasticPolicy,
+    GroupPolicy,
+    ListPolicy,
+    RoundPolicy,
+)
 from placewright.rounds.policies.named import POLICIES, TunedPolicy
 from placewright.rounds.replay.book import Placer
-from placewright.rounds.replay.measures import measure
+from placewright.rounds.replay.measures import Result, measure
 from placewright.rounds.replay.spec import ReplaySpec, play
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -37,6 +43,17 @@ NAMES: dict[str, tuple[str, Placer]] = {
     "Tiresias_L": ("2d-las", "first-fit"),
 }
 """Policy and placer of what published tables name."""
+
+FAIR = {
+    "max_min_fairness_perf": "gavel-max-min",
+    "finish_time_fairness_perf": "gavel-finish-time",
+    "min_total_duration_perf": "gavel-makespan",
+    "max_min_fairness": "max-min-time",
+    "finish_time_fairness": "themis",
+    "min_total_duration": "open-shop",
+    "shockwave": "shockwave",
+}
+"""Policies of fair shares over time, by what Gavel's and Shockwave's tables name."""
 
 GROUPED = {"Muri_S": ("muri-s", "muri-s-matching"), "Muri_L": ("muri-l", "muri-l-matching")}
 """Policies beside what Muri's table names: groups of ours, and those of its matching."""
@@ -81,8 +98,8 @@ class Case:
             return ReplaySpec(policy, self.hosts, places="free", start_table="muri", charge="event")
         return ReplaySpec(policy, self.hosts, placer=placer, places="free")
 
-    def plays_groups(self, policy: str) -> bool:
-        """Return whether a policy of groups ends soon: matchings of hundreds of jobs take long."""
+    def plays(self, policy: str) -> bool:
+        """Return whether a policy ends soon: matchings of hundreds of jobs take long."""
         return self.trace.startswith("trace3") or policy not in (
             "muri-s-matching",
             "muri-l-matching",
@@ -109,6 +126,10 @@ class Case:
                 for policy in GROUPED.get(row["policy"], ()) if here and cell else ():
                     found[policy, "first-fit"] = float(cell)
         return found
+
+    def makespans(self) -> dict[str, float]:
+        """Return published makespans by policy, where they are compared."""
+        return {}
 
 
 class SynergyCase(Case):
@@ -143,7 +164,74 @@ class SynergyCase(Case):
             }
 
 
+class GavelCase(Case):
+    """Gavel's trace on GPUs of three models, or Shockwave's on those of one, in rounds, by counts.
+
+    Batches that Shockwave's jobs enlarge as they run stay as they begin, so that most of its jobs
+    take longer than in its artifact: its figures have an order in common with ours.
+    """
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """What rows call it."""
+        return f"{self.trace}-{sum(self.hosts)}"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the trace, its throughputs and the published figures were found."""
+        return all(path.is_file() for path in (ORACLES / self.file, THROUGHPUTS_OF_GAVEL))
+
+    @property
+    def is_shockwave(self) -> bool:
+        """Whether it is the trace of Shockwave."""
+        return "shockwave" in self.file
+
+    def read(self) -> Trace:
+        """Read the trace with Gavel's throughputs beside it."""
+        with TemporaryDirectory() as folder:
+            copyfile(THROUGHPUTS_OF_GAVEL, Path(folder) / THROUGHPUTS)
+            return read_trace(copyfile(ORACLES / self.file, Path(folder) / "jobs.trace"))
+
+    def spec(self, policy: str, placer: Placer) -> ReplaySpec:
+        """Return the assumptions of the artifacts: rounds of 120 or 360 s, without costs."""
+        models = () if self.is_shockwave else ("V100", "P100", "K80")
+        every_s = 120 if self.is_shockwave else 360
+        return ReplaySpec(policy, self.hosts, models, placer=placer, every_s=every_s)
+
+    def plays(self, policy: str) -> bool:
+        """Return whether a policy can play: not each job of Gavel's runs on GPUs of each model."""
+        return self.is_shockwave or isinstance(POLICIES[policy], ElasticPolicy)
+
+    def published(self) -> dict[tuple[str, Placer], float]:
+        """Return published mean completion times by policy and placer."""
+        return {(name, "counting"): float(row["avg_jct_s"]) for name, row in self.rows().items()}
+
+    def makespans(self) -> dict[str, float]:
+        """Return published makespans by policy."""
+        return {name: float(row["makespan_s"]) for name, row in self.rows().items()}
+
+    def rows(self) -> dict[str, dict[str, str]]:
+        """Return the rows of the published figures by policy."""
+        name = "shockwave.csv" if self.is_shockwave else "gavel.csv"
+        measured = {"trace": "max_min_fairness", "throughputs": THROUGHPUTS}
+        with (ORACLES / name).open(encoding="utf-8") as file:
+            return {
+                FAIR[row["policy"]]: row
+                for row in csv.DictReader(file)
+                if row["policy"] in FAIR
+                and all(row.get(column, value) == value for column, value in measured.items())
+            }
+
+
+FAIR_RHO = 1.05
+
+THROUGHPUTS_OF_GAVEL = SHARED / "profiles/gavel" / THROUGHPUTS
+
 SYNERGY = SynergyCase("synergy static", "inputs/synergy_static_100.csv", (8,) * 4)
+GAVEL = GavelCase("gavel", "inputs/gavel_max_min_fairness.trace", (8, 16, 24))
+SHOCKWAVE = GavelCase("shockwave", "inputs/shockwave_120.trace", (32,))
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -154,6 +242,8 @@ def cases(*, quick: bool) -> list[Case]:
         Case("elasticflow cluster10", f"{raw}/cluster10.csv", (8,) * 2),
         Case("trace3", "muri/trace3.csv", (8,) * 8, muri=True),
         SYNERGY,
+        GAVEL,
+        SHOCKWAVE,
     ]
     if quick:
         return small
@@ -189,13 +279,26 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
         ]
         plain: list[tuple[str, Placer]] = [(name, "first-fit") for name in lists if name != "edf"]
         for policy, placer in dict.fromkeys([*published, *plain]):
-            if isinstance(POLICIES[policy], kinds) and case.plays_groups(policy):
+            if isinstance(POLICIES[policy], kinds | ElasticPolicy) and case.plays(policy):
                 yield _row(case, trace, policy, placer, published.get((policy, placer)))
+
+
+def fairness(result: Result) -> tuple[float, float]:
+    """Return the worst finish-time fairness rho of Shockwave's table, and the part that is unfair.
+
+    A job's rho is its completion time over the time that it takes on one of as many parts of the
+    cluster as the trace has jobs. Up to `FAIR_RHO` it is fair.
+    """
+    trace = result.trace
+    alone = trace.work_us * max(1.0, len(trace) / result.gpus_total)
+    rho = (result.end_us - trace.submit_us) / alone
+    return float(rho.max()), float((rho > FAIR_RHO).mean())
 
 
 def _row(case: Case, trace: Trace, policy: str, placer: Placer, published: float | None) -> Row:
     wall, cpu = time.monotonic(), time.process_time()
-    found = measure(play(trace, case.spec(policy, placer)))
+    result = play(trace, case.spec(policy, placer))
+    found = measure(result)
     figures = {
         "JCT s": found["jct_mean_s"],
         "p99 s": found["jct_p99_s"],
@@ -206,6 +309,12 @@ def _row(case: Case, trace: Trace, policy: str, placer: Placer, published: float
     if published is not None:
         figures["published JCT s"] = published
         figures["off by %"] = 100 * (found["jct_mean_s"] / published - 1)
+    if policy in case.makespans():
+        makespan = case.makespans()[policy]
+        figures["published makespan s"] = makespan
+        figures["makespan off by %"] = 100 * (found["makespan_s"] / makespan - 1)
+        worst, unfair = fairness(result)
+        figures |= {"worst rho": worst, "unfair %": 100 * unfair}
     if "gap_mean" in found:
         figures["mean gap %"] = 100 * found["gap_mean"]
     return Row(

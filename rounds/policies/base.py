@@ -219,6 +219,9 @@ class Chooser(ABC):
         """Return when to choose again although nothing happens."""
         return NEVER
 
+    def close(self) -> None:  # noqa: B027
+        """End what it has started."""
+
     def state(self) -> Any:
         """Return the state as plain JSON."""
         return None
@@ -234,12 +237,15 @@ class ElasticPolicy:
     `name`: as the command line calls it. `chooser`: makes what chooses. `needs`: columns that it
     reads; speeds by option are always among them. `survives`: whether a job goes on without a
     host that is lost, with what the others have, and loses no work: others of its workers have it.
+    `sizes`: whether jobs may have other numbers of GPUs than they ask; without it the trace needs
+    no options, and of those that it has only these count.
     """
 
     name: str
     chooser: Callable[[], Chooser]
     needs: frozenset[str] = field(default_factory=frozenset)
     survives: bool = False
+    sizes: bool = True
 
     @property
     def sees(self) -> frozenset[str]:

@@ -28,6 +28,7 @@ from placewright.rounds.policies.base import (
     gpu_time,
 )
 from placewright.rounds.policies.elastic import ELASTIC
+from placewright.rounds.policies.fair_time import FAIR_TIME
 
 
 # Shortest job first by estimates: mean running times of the like jobs that have ended (PAI).
@@ -498,6 +499,7 @@ _POLICIES: tuple[Policy, ...] = (
     SMITH,
     *GROUPINGS,
     *ELASTIC,
+    *FAIR_TIME,
 )
 POLICIES = {policy.name: policy for policy in _POLICIES}
 """The policies by name."""

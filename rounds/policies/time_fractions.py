@@ -72,6 +72,21 @@ class Demand:
         return rates
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """How far jobs have come.
+
+    Per job, float64 (jobs,): `done`, `left`: work, `left` above 0; `elapsed`: seconds since
+    submission; `isolated`: seconds that it takes from submission to its end on its own part of the
+    cluster, one of as many as there are jobs, at each time.
+    """
+
+    done: Floats
+    left: Floats
+    elapsed: Floats
+    isolated: Floats
+
+
 def largest_multiple(demand: Demand, need: Floats, solver: Solver) -> tuple[float, Floats]:
     """Return the largest z at which every job does z times its need per second, and fractions.
 
@@ -137,17 +152,12 @@ def shortest_makespan(demand: Demand, left: Floats, solver: Solver) -> Floats:
     return largest_multiple(demand, left, solver)[1]
 
 
-def finish_time_fair(
-    demand: Demand, left: Floats, elapsed: Floats, isolated: Floats, solver: Solver
-) -> tuple[float, Floats]:
+def finish_time_fair(demand: Demand, standing: Standing, solver: Solver) -> tuple[float, Floats]:
     """Return the smallest possible rho of all jobs, and fractions with it: by bisection.
 
-    A job's rho is its time from submission to its end, at these fractions, over the time that it
-    takes on its own part of the cluster.
-
-    `left`: work, `elapsed`: seconds since submission, `isolated`: seconds that it takes alone, each
-    float64 (jobs,), `left` and `isolated` above 0.
+    A job's rho is its time from submission to its end, at these fractions, over its isolated time.
     """
+    left, elapsed, isolated = standing.left, standing.elapsed, standing.isolated
 
     def multiple(rho: float) -> tuple[float, Floats]:
         return largest_multiple(demand, left / (rho * isolated - elapsed), solver)
@@ -190,3 +200,70 @@ def proportionally_fair_lottery(value: Floats, weight: Floats) -> Floats:
             break
         chance = chance * gain
     return chance
+
+
+# Shockwave: the welfare of a window of rounds, and what is left behind it.
+# Source: Zheng et al., "Shockwave: fair and efficient cluster scheduling for dynamic adaptation in
+# machine learning", NSDI 2023, sections 4 and 5; its artifact has these numbers, but for `LATENESS`
+# in place of which it has constraints, and other weights where they cannot be met.
+WINDOW_S, WINDOW_ROUNDS = 2400.0, 20
+
+BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Parts of a job's work between which the logarithm of its progress is interpolated."""
+
+LOG_OF_NONE = 1e-6
+"""In place of the logarithm of 0, that of this."""
+
+REMAINING = 1e-3
+"""What a second less of the longest remaining time is worth."""
+
+LATENESS = 1.0
+"""What it is worth that a job ends earlier by its isolated time, where it would end after that."""
+
+
+def window(demand: Demand, standing: Standing, solver: Solver) -> Floats:
+    """Return which part of the time that it can use in the next rounds each job has on each model.
+
+    At the end of the window the mean logarithm of the jobs' progress is largest, less the longest
+    remaining time, and less lateness: by how much jobs end after their isolated time if they go on
+    then on their own part of the cluster. A job cannot use more time than it has work.
+
+    An LP, where Shockwave's program decides each round of the window. Where it ends jobs the
+    order of rounds within the window is open: by parts of the time that can be used, they come
+    first. Returns float64 (jobs, models).
+    """
+    jobs, models = demand.rates.shape
+    job, model = demand.rates.nonzero()
+    done, left, isolated = standing.done, standing.left, standing.isolated
+    total, fastest, alone = done + left, demand.rates.max(axis=1), demand.isolated()
+    lp = Model()
+    x = lp.variables("x", len(job), upper=1.0, integer=False)
+    log = lp.variables("log", jobs, lower=-np.inf, upper=0.0, integer=False)
+    longest = lp.variables("longest", 1, integer=False)
+    late = lp.variables("late", jobs, integer=False)
+    lp.add(lp.rows("time", jobs, upper=1.0)[job], x, 1.0)
+    lp.add(lp.rows("capacity", models, upper=demand.capacity)[model], x, demand.gpus[job])
+    work = WINDOW_S * demand.rates[job, model]
+    lp.add(lp.rows("left", jobs, upper=1.0)[job], x, work / left[job])
+    behind = lp.rows("behind", jobs, lower=left / fastest / WINDOW_S)
+    lp.add(behind[job], x, demand.rates[job, model] / fastest[job])
+    lp.add(behind, longest, 1.0)
+    on_time = 1 - (standing.elapsed + WINDOW_S + left / alone) / isolated
+    ends = lp.rows("lateness", jobs, upper=on_time)
+    lp.add(ends[job], x, -work / (alone * isolated)[job])
+    lp.add(ends, late, -1.0)
+    points = np.log(np.maximum(BASES, LOG_OF_NONE))
+    for base, slope, value in zip(BASES, np.diff(points) / np.diff(BASES), points, strict=False):
+        chord = lp.rows("chord", jobs, upper=value + slope * (done / total - base))
+        lp.add(chord, log, 1.0)
+        lp.add(chord[job], x, -slope * work / total[job])
+    lp.term("welfare", log, 1 / (jobs * WINDOW_ROUNDS), sense="max")
+    lp.term("welfare", longest, -REMAINING * WINDOW_S, sense="max")
+    lp.term("welfare", late, -LATENESS, sense="max")
+    outcome = solver.solve(BACKEND, lp.arrays("welfare"), Limits(SECONDS))
+    if outcome.values is None:
+        raise InternalError(f"an LP of a window has no answer: {outcome.message}")
+    parts = np.zeros((jobs, models))
+    parts[job, model] = np.clip(outcome.values[x], 0, 1)
+    usable: Floats = np.minimum(1, left / fastest / WINDOW_S)
+    return parts / usable[:, None]

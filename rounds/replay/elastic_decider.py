@@ -34,6 +34,10 @@ class ElasticDecider(Decider):
         """Take a state over."""
         self._chooser.restore(state)
 
+    def close(self) -> None:
+        """End what the policy has started."""
+        self._chooser.close()
+
     def arrive(self, loop: Loop, job: int) -> None:
         """Learn nothing: all jobs alive are looked at in each decision."""
 

@@ -17,7 +17,14 @@ import numpy as np
 
 from placewright.array_types import Ints
 from placewright.instances.errors import InvalidInputError
-from placewright.instances.traces.trace import SECOND, SPEED_BY_OPTION, SPREAD_SPEED, Trace
+from placewright.instances.traces.trace import (
+    FULL_SPEED,
+    SECOND,
+    SPEED_BY_OPTION,
+    SPREAD_SPEED,
+    RunOption,
+    Trace,
+)
 from placewright.rounds.policies.base import (
     CHANGING,
     ElasticPolicy,
@@ -286,7 +293,11 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
     told apart, costs are charged at events that are paid once, or leave no time for work, a policy
     cannot decide between the boundaries of leases, or quotas cannot be.
     """
-    for column in sorted(policy_named(spec.policy).sees - CHANGING):
+    policy = policy_named(spec.policy)
+    ledger = HostLedger(spec.hosts, spec.placer, spec.gpu_models)
+    if isinstance(policy, ElasticPolicy) and not policy.sizes:
+        trace = as_asked(trace, ledger.models)
+    for column in sorted(policy.sees - CHANGING):
         if not trace.has(column):
             raise InvalidInputError(
                 f"expected a policy that needs no column {column}, which the trace does not have",
@@ -299,8 +310,6 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             path=("placer",),
             value=spec.placer,
         )
-    policy = policy_named(spec.policy)
-    ledger = HostLedger(spec.hosts, spec.placer, spec.gpu_models)
     if isinstance(policy, ElasticPolicy):
         _check_elastic(trace, spec, ledger)
     else:
@@ -422,9 +431,32 @@ def with_options(trace: Trace, models: tuple[str, ...]) -> Trace:
     return replace(trace, options=tuple(o for _, o in rows), extra={**trace.extra, **tables})
 
 
+def as_asked(trace: Trace, models: tuple[str, ...]) -> Trace:
+    """Return a trace whose jobs run with the GPUs that they ask; without options at speed 1."""
+    if not trace.options:
+        sizes = [(gpus, model) for gpus in np.unique(trace.gpus).tolist() for model in models]
+        speeds = np.full((len(trace), len(sizes)), FULL_SPEED)
+        trace = replace(
+            trace,
+            options=tuple(RunOption(*size) for size in sizes),
+            extra={**trace.extra, SPEED_BY_OPTION: speeds},
+        )
+    asked = trace.gpus[:, None] == np.array([option.gpus for option in trace.options])
+    tables = {
+        name: np.where(asked, trace.extra[name], 0)
+        for name in (SPEED_BY_OPTION, SPREAD_SPEED)
+        if name in trace.extra
+    }
+    return replace(trace, extra={**trace.extra, **tables})
+
+
 def trace_played(trace: Trace, spec: ReplaySpec) -> Trace:
     """Return a trace with the arrivals, predictions and options that a replay assumes."""
-    trace = with_options(trace, tuple(dict.fromkeys(spec.gpu_models)) or ("",))
+    models = tuple(dict.fromkeys(spec.gpu_models)) or ("",)
+    policy = policy_named(spec.policy)
+    if isinstance(policy, ElasticPolicy) and not policy.sizes:
+        trace = as_asked(trace, models)
+    trace = with_options(trace, models)
     if spec.predictions == "helios":
         trace = replace(trace, predicted_us=predicted_with_errors(trace.work_us, spec.seed))
     if spec.load != 1:

@@ -11,6 +11,7 @@ from examples import examples
 from placewright.array_types import Floats, Ints
 from placewright.rounds.policies.time_fractions import (
     Demand,
+    Standing,
     finish_time_fair,
     largest_multiple,
     max_min,
@@ -56,7 +57,9 @@ def is_in_region(given: Demand, fractions: Floats) -> bool:
 def test_themis_of_two_jobs_on_one_gpu_is_the_golden_ratio() -> None:
     """One has 10 s behind it and 10 left, the other 20 left; alone they take 20 and 40 s."""
     rho, fractions = finish_time_fair(
-        demand([[1], [1]], [1, 1], [1]), floats(10, 20), floats(10, 0), floats(20, 40), SOLVER
+        demand([[1], [1]], [1, 1], [1]),
+        Standing(floats(10, 0), floats(10, 20), floats(10, 0), floats(20, 40)),
+        SOLVER,
     )
     assert rho == pytest.approx(1.3090, abs=1e-4)
     assert fractions[0, 0] == pytest.approx(0.6180, abs=1e-4)
@@ -203,7 +206,7 @@ def test_bisection_gives_the_rho_of_the_convex_program(seed: int) -> None:
     given = drawn(rng, jobs, int(rng.integers(1, 4)))
     left, elapsed = rng.uniform(1, 100, jobs), rng.uniform(0, 60, jobs) * rng.integers(0, 2, jobs)
     isolated = rng.uniform(0, 60, jobs) + left / given.isolated()
-    rho, fractions = finish_time_fair(given, left, elapsed, isolated, SOLVER)
+    rho, fractions = finish_time_fair(given, Standing(0 * left, left, elapsed, isolated), SOLVER)
     assert is_in_region(given, fractions)
     ends = elapsed + left / (given.rates * fractions).sum(axis=1)
     assert float((ends / isolated).max()) <= rho * (1 + 1e-4)
