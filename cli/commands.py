@@ -43,7 +43,15 @@ register(
         "Decide": (solve.solve, solve.preset, solve.protect, replay.replay),
         "Ask": (explain.explain, whatif.whatif, whatif.diff, whatif.compare),
         "Check": (verify.verify, audit.audit, verify.validate, show.show),
-        "Make": (show.report, generate.schema, generate.generate, convert.convert, export.export),
+        "Make": (
+            show.report,
+            generate.init,
+            generate.examples,
+            generate.schema,
+            generate.generate,
+            convert.convert,
+            export.export,
+        ),
         "Follow": (live.serve, live.watch),
     },
 )

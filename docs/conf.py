@@ -8,6 +8,7 @@ Files of the repository are downloads of the site; its folders and pages elsewhe
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -15,6 +16,10 @@ from sphinx.application import Sphinx
 import placewright
 
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+from gallery import write_gallery  # noqa: E402
+
 LINK = re.compile(r"\[([^]]+)\]\(((?:\.\./)+[^)#\s]*)(?:#[^)\s]*)?\)")
 
 project = "Placewright"
@@ -50,5 +55,6 @@ def name_what_is_elsewhere(_app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the hook."""
+    """Draw the gallery, and connect the hook."""
+    app.connect("builder-inited", lambda _app: write_gallery(DOCS / "gallery"))
     app.connect("source-read", name_what_is_elsewhere)

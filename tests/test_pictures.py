@@ -13,7 +13,10 @@ from placewright.cli.app import main
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "gallery"),
+)
 QUICKSTART = ROOT / "instances" / "library" / "quickstart.yaml"
 
 pytest.importorskip("matplotlib")

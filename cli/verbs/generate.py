@@ -1,9 +1,10 @@
-"""The verbs `generate` and `schema`, which make documents from their options alone."""
+"""The verbs `generate`, `init`, `examples` and `schema`: documents from options alone."""
 
 from __future__ import annotations
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -40,6 +41,13 @@ class Kind(StrEnum):
     PLAN = "Plan"
     CLUSTER = "Cluster"
     EDITS = "Edits"
+
+
+class Starter(StrEnum):
+    """What `init` writes."""
+
+    ROUND = "round"
+    POLICY = "policy"
 
 
 class Fabric(StrEnum):
@@ -225,3 +233,55 @@ def schema(
     from placewright.instances.io.schema import json_schema
 
     typer.echo(json.dumps(json_schema(kind.value), indent=2))
+
+
+def init(
+    kind: Annotated[
+        Starter, typer.Argument(metavar="round|policy", help="What to begin with.")
+    ] = Starter.ROUND,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to write it; else KIND.yaml."),
+    ] = None,
+) -> None:
+    """Write a round, or fields of a policy, with comments, to begin from.
+
+    Example: placewright init round -o my-round.yaml
+    """
+    from placewright.instances.io.library import STARTERS
+
+    target = output or f"{kind}.yaml"
+    if target != STANDARD and Path(target).exists():
+        raise typer.BadParameter(f"{target}: exists; expected a new file", param_hint="--output")
+    text = (STARTERS / f"{kind}.yaml").read_text(encoding="utf-8")
+    if target == STANDARD:
+        typer.echo(text, nl=False)
+        return
+    check_output(target)
+    Path(target).write_text(text, encoding="utf-8")
+    note_written(target)
+
+
+def examples(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Print this one, as a file to solve.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="Those of this policy alone.")
+    ] = None,
+) -> None:
+    """List the bundled rounds by what they show, or print one.
+
+    Example: placewright examples quickstart > round.yaml
+    """
+    from placewright.instances.io import library
+
+    found = [each for each in library.examples() if policy in (None, each.policy)]
+    if name is None:
+        for each in found:
+            typer.echo(f"{each.path.stem}  [{each.policy}]  {each.source}")
+        return
+    named = {each.path.stem: each.path for each in found}
+    if name not in named:
+        raise typer.BadParameter(f"{name}: no such round; `placewright examples` lists them")
+    typer.echo(named[name].read_text(encoding="utf-8"), nl=False)
