@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 
-from benchmarks.packing_pods import Kind, Pods
-from benchmarks.packing_rules import RULES, Ledger
+from benchmarks.packing_pods import Pods
 from placewright import Plan, Round
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.plan import Decision, DecisionKind, Task
+from placewright.rounds.benchmark.packing_rules import RULES, Kind, Ledger
 
 __all__ = ["placed_by", "pods_of"]
 

@@ -9,20 +9,18 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
-import platform
 import resource
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from placewright.rounds.benchmark.run import machine, versions
 from placewright.solver import Arrays, InProcess, Limits, Model, Status
 from placewright.solver.process import usage
 
@@ -44,7 +42,6 @@ POLL_SECONDS = 0.02
 A = TypeVar("A")
 T = TypeVar("T")
 
-_PACKAGES = ("placewright", "highspy", "ortools", "pulp", "numpy")
 _SET_CHILD_SUBREAPER = 36
 """Option of prctl(2): processes whose parent ended become children of the caller."""
 
@@ -189,31 +186,3 @@ def _solve(program: Arrays) -> None:
     outcome = InProcess().solve("highs", program, Limits(seconds=600.0))
     if outcome.status is not Status.OPTIMAL:
         raise RunError(f"the fixed program ended as {outcome.status}; an optimum was expected")
-
-
-def machine() -> dict[str, str | int]:
-    """Describe what the figures depend on: processor, cores, memory, system."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count() or 1,
-        "memory_gib": round(memory / 2**30),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of every package that computes."""
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.packing_loop import ByRule, Placing, play
-from benchmarks.packing_pods import Arrivals, Kind, Pods, arrivals, read_pods
-from benchmarks.packing_rules import RULES, Ledger, Place, Rule
+from benchmarks.packing_pods import Arrivals, Pods, arrivals, read_pods
 from benchmarks.presets import NODES, PODS, TRACE
 from benchmarks.report import ERROR, OURS, SKIPPED, Row
 from placewright import Changes, Engine, Round, solve_round
@@ -25,6 +24,7 @@ from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import DecisionKind, Task
 from placewright.instances.documents.policy import Policy, TaskKind
+from placewright.rounds.benchmark.packing_rules import RULES, Kind, Kinds, Ledger, Place, Rule
 from placewright.rounds.certificate import gap_of
 from placewright.topology.units import WHOLE_GPU
 
@@ -196,7 +196,7 @@ def play_rounds(arriving: Arrivals, batch: int) -> Ledger:
         return play(arriving, _ByRounds(arriving, engine), batch)
 
 
-def play_rules(arriving: Arrivals, make: Callable[[Pods], Rule]) -> Ledger:
+def play_rules(arriving: Arrivals, make: Callable[[Kinds], Rule]) -> Ledger:
     """Place pod by pod."""
     return play(arriving, ByRule(arriving, make(arriving.pods)))
 

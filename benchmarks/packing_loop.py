@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.packing_pods import Arrivals, Pods
-from benchmarks.packing_rules import Ledger, Place, Rule
 from placewright.instances.traces.trace import Trace
+from placewright.rounds.benchmark.packing_rules import Ledger, Place, Rule
 from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.topology.units import WHOLE_GPU

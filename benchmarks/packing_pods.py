@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.array_types import Ints
 from placewright.instances.converters import convert_openb
@@ -17,63 +15,27 @@ from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.quantities import MAX_GPU
+from placewright.rounds.benchmark.packing_rules import Kind, Kinds
 from placewright.topology.units import WHOLE_GPU
 
-__all__ = ["ARRIVED", "Arrivals", "Kind", "Pods", "arrivals", "read_pods"]
+__all__ = ["ARRIVED", "Arrivals", "Pods", "arrivals", "read_pods"]
 
 ARRIVED = 1.3
 """Milli-GPU asked by all that arrive, over those of the cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What a pod asks: milli-GPU (up to 1000 a share of one GPU), millicores, MiB, GPU models."""
-
-    gpu: int
-    cpu: int
-    memory: int
-    models: tuple[str, ...] | None
-
-
-@dataclass(frozen=True, eq=False)
-class Pods:
-    """A cluster, and the kinds of pods of a list with their numbers; pods without a GPU included.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pods(Kinds):
+    """A cluster, and the pods of a list.
 
     Attributes
     ----------
-    kinds, counts
-        The distinct kinds in the order of the list, and how many pods of each it has.
     kind_of : int64 (pods,)
-        The kind of each pod of the list.
-    gpus : int64 (hosts,)
-    capacity : int64 (hosts, 2)
-        Millicores and MiB.
-    allowed : bool (kinds, hosts)
-        Hosts of a GPU model that the kind names.
+        The kind of each pod, in the order of the list, which is that of the kinds.
     """
 
     cluster: ClusterDocument
-    kinds: tuple[Kind, ...]
-    counts: Ints
     kind_of: Ints
-    gpus: Ints
-    capacity: Ints
-    allowed: NDArray[np.bool_]
-
-    @cached_property
-    def milli(self) -> Ints:
-        """Milli-GPU of a pod of each kind."""
-        return np.array([kind.gpu for kind in self.kinds], dtype=np.int64)
-
-    @cached_property
-    def demand(self) -> Ints:
-        """Millicores and MiB of a pod of each kind, (kinds, 2)."""
-        return np.array([(kind.cpu, kind.memory) for kind in self.kinds], dtype=np.int64)
-
-    @property
-    def total(self) -> int:
-        """Milli-GPU of the cluster."""
-        return int(self.gpus.sum()) * WHOLE_GPU
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -15,6 +15,7 @@ import placewright
 from placewright.cli.format.output import Panels, note, register, usage_text
 from placewright.cli.verbs import (
     audit,
+    bench,
     convert,
     explain,
     export,
@@ -53,6 +54,7 @@ register(
             export.export,
         ),
         "Follow": (live.serve, live.watch),
+        "Measure": (bench.bench,),
     },
 )
 

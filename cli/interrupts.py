@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
         return made
 
     DONE = 0, "done; `solve`: a verified plan"
-    INTERNAL = 1, "internal error: a bug, please report it"
+    INTERNAL = 1, "internal error: a bug, please report it; `bench compare`: a solver is worse"
     USAGE = 2, "wrong usage"
     INVALID = (
         3,

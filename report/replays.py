@@ -79,8 +79,17 @@ class Chart:
     lines: tuple[Line, ...]
 
 
-def distributions(title: str, note: str, times: Sequence[Floats], counts: Sequence[int]) -> Chart:
-    """Draw which part of all jobs took up to a time; jobs without a time stay above the curve."""
+def distributions(
+    title: str,
+    note: str,
+    times: Sequence[Floats],
+    counts: Sequence[int],
+    named: Sequence[tuple[float, str]] = NAMED_TIMES,
+) -> Chart:
+    """Draw which part of all jobs took up to a time; jobs without a time stay above the curve.
+
+    The logarithmic axis begins at `LEAST_S`, with ticks at `named` values.
+    """
     most = max((float(one.max()) for one in times if len(one)), default=LEAST_S)
     end = log10(max(most, 10 * LEAST_S))
 
@@ -97,7 +106,7 @@ def distributions(title: str, note: str, times: Sequence[Floats], counts: Sequen
         lines.append(Line(number, _path(x(steps), _up((ranks + 1) / count), first=_up(0.0))))
     across = tuple(
         _tick(_across(log10(seconds) / end), text)
-        for seconds, text in NAMED_TIMES
+        for seconds, text in named
         if log10(seconds) <= end
     )
     up = tuple(_tick(_up(part / 4), f"{25 * part} %") for part in range(5))

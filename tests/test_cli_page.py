@@ -18,6 +18,7 @@ import typer
 
 from placewright.cli.app import main
 from placewright.cli.commands import app
+from placewright.instances.benchmark.index import best_plan, read_index
 from placewright.instances.io.files import parse_edits, parse_round, write
 
 ROOT = Path(__file__).parents[1]
@@ -177,6 +178,9 @@ def folder(tmp_path_factory):
         for line in EXAMPLES:
             if line.startswith(made):
                 assert main(shlex.split(line)[1:]) == 0
+        write(best_plan(read_index()["bundled-pools"]), "bundled-pools.json")
+        rows = ["--only", "bundled-pools", "--solver", "greedy", "-o", "results.jsonl"]
+        assert main(["bench", *rows]) == 0
     return here
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from placewright.rounds.benchmark import packing_rules
+
 ROOT = Path(__file__).parents[2]
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 small,8000,8000,2,A
@@ -35,7 +37,7 @@ def bench() -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(
             **{
                 name: importlib.import_module(f"benchmarks.{name}")
-                for name in ("packing", "packing_pods", "packing_rules")
+                for name in ("packing", "packing_pods")
             }
         )
 
@@ -76,7 +78,7 @@ def test_arrivals_ask_a_multiple_of_the_gpus_and_are_the_same_for_a_seed(
 
 
 def test_a_ledger_refuses_what_does_not_fit(bench: SimpleNamespace, pods: Any) -> None:
-    ledger = bench.packing_rules.Ledger(pods)
+    ledger = packing_rules.Ledger(pods)
     ledger.take(LARGE_SHARE, (0, (1,)))
     for kind, place in [
         (SHARE, (0, (1,))),  # 300 left
@@ -118,10 +120,10 @@ def test_a_ledger_refuses_what_does_not_fit(bench: SimpleNamespace, pods: Any) -
 def test_each_rule_goes_where_its_description_says(
     bench: SimpleNamespace, pods: Any, rule: str, kind: int, taken: list[Any], host: int
 ) -> None:
-    ledger = bench.packing_rules.Ledger(pods)
+    ledger = packing_rules.Ledger(pods)
     for one, place in taken:
         ledger.take(one, place)
-    assert bench.packing_rules.RULES[rule](pods)(ledger, kind)[0] == host
+    assert packing_rules.RULES[rule](pods)(ledger, kind)[0] == host
 
 
 def test_fgd_goes_where_fragmentation_grows_least(bench: SimpleNamespace, pods: Any) -> None:
@@ -137,8 +139,8 @@ def test_fgd_goes_where_fragmentation_grows_least(bench: SimpleNamespace, pods: 
             total += shares[k] * (sum(gpus) - sum(large) * runs)
         return total
 
-    ledger = bench.packing_rules.Ledger(pods)
-    rule = bench.packing_rules.RULES["FGD"](pods)
+    ledger = packing_rules.Ledger(pods)
+    rule = packing_rules.RULES["FGD"](pods)
     for kind in bench.packing_pods.arrivals(pods, 3).kinds.tolist():
         growths = {}
         asked = pods.kinds[kind]
@@ -169,9 +171,7 @@ def test_all_methods_stay_below_the_bound_and_ours_leaves_valid_ledgers(
     arriving = bench.packing_pods.arrivals(pods, 0)
     bound = bench.packing.bound_of(arriving)
     ledgers = [bench.packing.play_rounds(arriving, batch) for batch in (1, 4, 100)]
-    ledgers += [
-        bench.packing.play_rules(arriving, make) for make in bench.packing_rules.RULES.values()
-    ]
+    ledgers += [bench.packing.play_rules(arriving, make) for make in packing_rules.RULES.values()]
     for ledger in ledgers:
         assert 0 < ledger.held <= bound <= pods.total
         assert ledger.held == pods.total - ledger.gpus.sum()
@@ -195,7 +195,7 @@ def test_a_case_has_a_row_per_method_and_its_means(
     monkeypatch.setattr(bench.packing, "NODES", "nodes.csv")
     monkeypatch.setattr(bench.packing, "PODS", "pods.csv")
     rows = list(bench.packing.run([bench.packing.Case("default", 4, 2)], quick=False))
-    assert [row.method for row in rows] == ["placewright", *bench.packing_rules.RULES]
+    assert [row.method for row in rows] == ["placewright", *packing_rules.RULES]
     assert {row.status for row in rows} == {"done"}
     assert all(row.value <= row.bound for row in rows)
     assert all(row.gap == (row.bound - row.value) / row.bound for row in rows)

@@ -9,23 +9,83 @@ among equal ones; these rules do not round.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.packing_pods import Pods
 from placewright.array_types import Floats, Ints
 from placewright.topology.units import WHOLE_GPU
 
-__all__ = ["RULES", "Ledger", "Place", "Rule"]
+__all__ = ["RULES", "Fragmentation", "Kind", "Kinds", "Ledger", "Place", "Rule"]
 
 Place: TypeAlias = tuple[int, tuple[int, ...]]
 """A host and GPUs on it."""
 
+Cost: TypeAlias = Callable[["Hosts", int], Floats]
+"""What each host costs for a pod of a kind, float64 (hosts,), whether it has room or not."""
+
 Rule: TypeAlias = Callable[["Ledger", int], Place | None]
 """Where a pod of a kind goes, None if it has no room; whatever it says is then done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a pod asks: milli-GPU (up to 1000 a share of one GPU), millicores, MiB, GPU models."""
+
+    gpu: int
+    cpu: int
+    memory: int
+    models: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The hosts of a cluster, and the kinds of pods with their numbers; those without a GPU, too.
+
+    Attributes
+    ----------
+    kinds, counts
+        The distinct kinds, and how many pods there are of each.
+    gpus : int64 (hosts,)
+    capacity : int64 (hosts, 2)
+        Millicores and MiB.
+    allowed : bool (kinds, hosts)
+        Hosts of a GPU model that the kind may use.
+    """
+
+    kinds: tuple[Kind, ...]
+    counts: Ints
+    gpus: Ints
+    capacity: Ints
+    allowed: NDArray[np.bool_]
+
+    @cached_property
+    def milli(self) -> Ints:
+        """Milli-GPU of a pod of each kind."""
+        return np.array([kind.gpu for kind in self.kinds], dtype=np.int64)
+
+    @cached_property
+    def demand(self) -> Ints:
+        """Millicores and MiB of a pod of each kind, (kinds, 2)."""
+        return np.array([(kind.cpu, kind.memory) for kind in self.kinds], dtype=np.int64)
+
+    @property
+    def total(self) -> int:
+        """Milli-GPU of the cluster."""
+        return int(self.gpus.sum()) * WHOLE_GPU
+
+
+class Hosts(Protocol):
+    """What a rule looks at: pods, and what is free on the hosts, as in `Ledger`."""
+
+    pods: Kinds
+    left: Ints
+    gpus: Ints
+    whole: Ints
 
 
 class Ledger:
@@ -42,7 +102,7 @@ class Ledger:
     pods_held : int64 (kinds,)
     """
 
-    def __init__(self, pods: Pods) -> None:
+    def __init__(self, pods: Kinds) -> None:
         self.pods, self.left = pods, pods.capacity.copy()
         most = int(pods.gpus.max())
         self.gpus = np.where(np.arange(most) < pods.gpus[:, None], WHOLE_GPU, 0)
@@ -91,7 +151,7 @@ class Ledger:
         self.pods_held[kind] += 1
 
 
-def _by_cost(cost: Callable[[Ledger, int], Floats]) -> Rule:
+def _by_cost(cost: Cost) -> Rule:
     """Make a rule that takes the cheapest host, and there the fullest GPU that has the share."""
 
     def rule(ledger: Ledger, kind: int) -> Place | None:
@@ -111,12 +171,12 @@ def _gpus(ledger: Ledger, kind: int, host: int) -> tuple[int, ...]:
     return (int(np.where(free >= gpu, free, 2 * WHOLE_GPU).argmin()),) if gpu else ()
 
 
-def first_fit(ledger: Ledger, kind: int) -> Floats:  # noqa: ARG001
+def first_fit(ledger: Hosts, kind: int) -> Floats:  # noqa: ARG001
     """First fit: the first host of the node list that has room."""
     return np.arange(len(ledger.left), dtype=np.float64)
 
 
-def best_fit(ledger: Ledger, kind: int) -> Floats:
+def best_fit(ledger: Hosts, kind: int) -> Floats:
     """Best fit of FGD's evaluation: least CPU and GPU left, each over the largest host's, halved.
 
     Weng et al. (ATC 2023), section 6.
@@ -128,7 +188,7 @@ def best_fit(ledger: Ledger, kind: int) -> Floats:
     return cost
 
 
-def least_allocated(ledger: Ledger, kind: int) -> Floats:
+def least_allocated(ledger: Hosts, kind: int) -> Floats:
     """Kubernetes' `LeastAllocated`: largest mean share of CPU and memory that stays free."""
     asked, capacity = ledger.pods.kinds[kind], ledger.pods.capacity
     free = (ledger.left - (asked.cpu, asked.memory)) / np.maximum(capacity, 1)
@@ -136,7 +196,7 @@ def least_allocated(ledger: Ledger, kind: int) -> Floats:
     return cost
 
 
-def dot_product(ledger: Ledger, kind: int) -> Floats:
+def dot_product(ledger: Hosts, kind: int) -> Floats:
     """Dot product of FGD's evaluation, after Tetris (Grandl et al., SIGCOMM 2014): the smallest.
 
     Of what the pod asks and what is free, CPU and GPU over the largest host's. Free is what the pod
@@ -153,7 +213,7 @@ def dot_product(ledger: Ledger, kind: int) -> Floats:
     return cost
 
 
-def gpu_packing(ledger: Ledger, kind: int) -> Floats:
+def gpu_packing(ledger: Hosts, kind: int) -> Floats:
     """GPU packing (Weng et al., NSDI 2022): GPUs in part use, then hosts in use, then empty ones.
 
     Of GPUs in part use the fullest; of hosts without use those with fewest GPUs.
@@ -179,7 +239,7 @@ class Fragmentation:
     simulator looks at the most popular 95 % of the pods; here all count.
     """
 
-    def __init__(self, pods: Pods) -> None:
+    def __init__(self, pods: Kinds) -> None:
         self._pods = pods
         able = np.flatnonzero(pods.milli)
         self._each = np.minimum(pods.milli[able], WHOLE_GPU)
@@ -191,22 +251,28 @@ class Fragmentation:
         self._gpu = np.zeros(self._growth.shape, dtype=np.int64)
         self._model = np.unique(pods.allowed.T, axis=0, return_inverse=True)[1].ravel()
         self._known: dict[tuple[int, bytes, bytes], tuple[Floats, Ints]] = {}
-        self._changed: Iterable[int] = range(len(pods.gpus))
+        self.changed: Iterable[int] = range(len(pods.gpus))
 
     def __call__(self, ledger: Ledger, kind: int) -> Place | None:
         """Choose a place on a ledger that has changed since by the last answer only."""
-        for host in self._changed:
-            self._look(ledger, host)
-        host = int(self._growth[kind].argmin())
-        if self._growth[kind, host] == np.inf:
-            self._changed = ()
+        growth = self.costs(ledger, kind)
+        host = int(growth.argmin())
+        if growth[host] == np.inf:
             return None
-        self._changed = (host,)
+        self.changed = (host,)
         if 0 < self._pods.kinds[kind].gpu < WHOLE_GPU:
             return host, (int(self._gpu[kind, host]),)
         return host, _gpus(ledger, kind, host)
 
-    def _look(self, ledger: Ledger, host: int) -> None:
+    def costs(self, ledger: Hosts, kind: int) -> Floats:
+        """Return the growth on each host, `inf` where there is no room; look at `changed` only."""
+        for host in self.changed:
+            self._look(ledger, host)
+        self.changed = ()
+        growth: Floats = self._growth[kind]
+        return growth
+
+    def _look(self, ledger: Hosts, host: int) -> None:
         """Compute the growth for each kind on one host; equal states are computed once."""
         order = np.argsort(ledger.gpus[host], kind="stable")
         left, gpus = ledger.left[host], ledger.gpus[host][order]
@@ -256,11 +322,11 @@ class Fragmentation:
         return fragments
 
 
-def _rule(cost: Callable[[Ledger, int], Floats]) -> Callable[[Pods], Rule]:
+def _rule(cost: Cost) -> Callable[[Kinds], Rule]:
     return lambda pods: _by_cost(cost)  # noqa: ARG005
 
 
-RULES: Mapping[str, Callable[[Pods], Rule]] = MappingProxyType(
+RULES: Mapping[str, Callable[[Kinds], Rule]] = MappingProxyType(
     {
         "first-fit": _rule(first_fit),
         "best-fit": _rule(best_fit),
