@@ -21,6 +21,7 @@ round_ = load_round("round.yaml")
 """,
     "docs/tour.md": "",
     "docs/tutorial.md": "",
+    "docs/how-to/enter-the-benchmark.md": "",
     "docs/how-to/what-if.md": "",
     "docs/how-to/why-is-it-pending.md": "",
     "docs/how-to/replay.md": "",
