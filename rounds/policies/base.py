@@ -239,6 +239,7 @@ class ElasticPolicy:
     host that is lost, with what the others have, and loses no work: others of its workers have it.
     `sizes`: whether jobs may have other numbers of GPUs than they ask; without it the trace needs
     no options, and of those that it has only these count.
+    `one_model`: whether it chooses among GPUs of one model only.
     """
 
     name: str
@@ -246,6 +247,7 @@ class ElasticPolicy:
     needs: frozenset[str] = field(default_factory=frozenset)
     survives: bool = False
     sizes: bool = True
+    one_model: bool = False
 
     @property
     def sees(self) -> frozenset[str]:

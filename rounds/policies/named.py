@@ -28,6 +28,7 @@ from placewright.rounds.policies.base import (
     gpu_time,
 )
 from placewright.rounds.policies.elastic import ELASTIC
+from placewright.rounds.policies.elasticflow import ELASTICFLOW
 from placewright.rounds.policies.fair_time import FAIR_TIME
 
 
@@ -499,6 +500,7 @@ _POLICIES: tuple[Policy, ...] = (
     SMITH,
     *GROUPINGS,
     *ELASTIC,
+    ELASTICFLOW,
     *FAIR_TIME,
 )
 POLICIES = {policy.name: policy for policy in _POLICIES}

@@ -311,6 +311,12 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
             value=spec.placer,
         )
     if isinstance(policy, ElasticPolicy):
+        if policy.one_model and len(ledger.models) > 1:
+            raise InvalidInputError(
+                "expected a policy that chooses among GPU models, where there are several",
+                path=("policy",),
+                value=spec.policy,
+            )
         _check_elastic(trace, spec, ledger)
     else:
         _check_sizes(trace, spec, ledger)

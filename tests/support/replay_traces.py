@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from placewright.instances.traces.trace import SECOND, Trace
+from placewright.instances.traces.trace import (
+    FULL_SPEED,
+    SECOND,
+    SPEED_BY_OPTION,
+    SPREAD_SPEED,
+    RunOption,
+    Trace,
+)
 from placewright.rounds.policies.base import ElasticPolicy, GroupPolicy, RoundPolicy
 from placewright.rounds.policies.named import POLICIES, QuotaPolicy, TunedPolicy
 from placewright.rounds.replay.book import Charge
@@ -73,3 +81,14 @@ def staged_trace(*jobs: tuple[int, int, int, tuple[int, int, int]]) -> Trace:
     stages = 1000 * np.array([job[3] for job in jobs], dtype=np.int64)
     columns = {f"stage_{number}_us": stages[:, number] for number in range(3)}
     return replace(plain, extra={"iteration_us": stages.sum(axis=1), **columns})
+
+
+def sized(trace: Trace, speeds: dict[int, Any], **spread: Any) -> Trace:
+    """Return a trace whose jobs may have these GPUs, at these speeds, of all or of each job."""
+    rows = [np.broadcast_to(s, len(trace)) for s in speeds.values()]
+    extra = {SPEED_BY_OPTION: np.rint(FULL_SPEED * np.stack(rows, axis=1)).astype(np.int64)}
+    if spread:
+        rows = [np.broadcast_to(s, len(trace)) for s in spread["spread"].values()]
+        extra[SPREAD_SPEED] = np.rint(FULL_SPEED * np.stack(rows, axis=1)).astype(np.int64)
+    options = tuple(map(RunOption, speeds))
+    return replace(trace, options=options, extra={**trace.extra, **extra})

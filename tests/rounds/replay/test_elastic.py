@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from replay_traces import trace_of
+from replay_traces import sized, trace_of
 
 from examples import by_day
 from placewright.array_types import Ints
@@ -31,17 +31,6 @@ from placewright.rounds.replay.elastic_decider import ElasticDecider
 from placewright.rounds.replay.loop import Loop, Outage, Trigger, random_outages
 from placewright.rounds.replay.measures import measure, result_of
 from placewright.rounds.replay.spec import ReplaySpec, play, restore, save
-
-
-def sized(trace: Trace, speeds: dict[int, Any], **spread: Any) -> Trace:
-    """Return a trace whose jobs may have these GPUs, at these speeds, of all or of each job."""
-    rows = [np.broadcast_to(s, len(trace)) for s in speeds.values()]
-    extra = {SPEED_BY_OPTION: np.rint(FULL_SPEED * np.stack(rows, axis=1)).astype(np.int64)}
-    if spread:
-        rows = [np.broadcast_to(s, len(trace)) for s in spread["spread"].values()]
-        extra[SPREAD_SPEED] = np.rint(FULL_SPEED * np.stack(rows, axis=1)).astype(np.int64)
-    options = tuple(map(RunOption, speeds))
-    return replace(trace, options=options, extra={**trace.extra, **extra})
 
 
 class Scripted(Chooser):
