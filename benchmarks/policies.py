@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import csv
+import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, copytree
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.report import SKIPPED, Row
-from placewright.instances.traces.papers import PROFILES, THROUGHPUTS
+from benchmarks.report import ERROR, SKIPPED, Row
+from placewright.instances.traces.papers import MEASURED, PROFILES, THROUGHPUTS
 from placewright.instances.traces.read import read_trace
 from placewright.instances.traces.trace import Trace
 from placewright.rounds.policies.base import (
@@ -30,6 +31,14 @@ from placewright.rounds.replay.spec import ReplaySpec, play
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TRACES, ORACLES = SHARED / "traces", SHARED / "oracles"
+
+SPEED_TABLES = Path(__file__).parents[1] / "tests" / "data" / "elasticflow-speeds" / MEASURED
+
+FEW = 1000
+"""Jobs of a trace that is short."""
+
+ON_HOSTS = ("srsf", "sia", "elasticflow")
+"""Policies that are played on hosts of 8 as well, where sizes are."""
 
 NAMES: dict[str, tuple[str, Placer]] = {
     "FIFO, first fit": ("fifo", "first-fit"),
@@ -229,9 +238,108 @@ FAIR_RHO = 1.05
 
 THROUGHPUTS_OF_GAVEL = SHARED / "profiles/gavel" / THROUGHPUTS
 
+
+@dataclass(frozen=True, slots=True)
+class SizesCase(Case):
+    """A trace of ElasticFlow with its measured speeds: policies that choose sizes beside lists.
+
+    Decisions are at events, at most every minute. A start takes 30 s; with `due`, where deadlines
+    count, what it takes in ElasticFlow by GPUs. `least`: share of deadlines that `elasticflow` has
+    to meet on counts of GPUs, or `most`: mean completion time of `sia` over that of `srsf` with
+    fixed sizes.
+    """
+
+    due: bool = False
+    least: float = 0.0
+    most: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """What rows call it."""
+        return f"{'due' if self.due else 'sizes'}-{self.trace}-{sum(self.hosts)}"
+
+    def read(self) -> Trace:
+        """Read the trace with the tables of speeds beside it."""
+        with TemporaryDirectory() as folder:
+            copytree(SPEED_TABLES, Path(folder) / MEASURED)
+            return read_trace(copyfile(TRACES / self.file, Path(folder) / "trace.csv"))
+
+    def spec(self, policy: str, placer: Placer) -> ReplaySpec:
+        """Return the assumptions."""
+        base = 54.0 if sum(self.hosts) >= 256 else 29.0
+        starts = tuple((gpus, base + 2 * gpus.bit_length()) for gpus in (1, 2, 4, 8, 16, 32, 64))
+        return ReplaySpec(
+            policy,
+            self.hosts,
+            placer=placer,
+            every_s=60,
+            at_most_every=True,
+            start_s=30,
+            start_by_gpus=starts if self.due else (),
+        )
+
+    def published(self) -> dict[tuple[str, Placer], float]:
+        """Return published shares of deadlines met by policy."""
+        names = {"edf": "edf", "dlas-gpu (Tiresias)": "2d-las", "ElasticFlow": "elasticflow"}
+        names["gandiva"] = "gandiva"
+        with (ORACLES / "elasticflow_deadlines.csv").open(encoding="utf-8") as file:
+            return {
+                (names[row["policy"]], "counting"): float(row["met_published"])
+                for row in csv.DictReader(file)
+                if self.due
+                and (row["trace"], int(row["gpus"])) == (self.trace, sum(self.hosts))
+                and row["policy"] in names
+            }
+
+    def played(self) -> Iterator[Row]:
+        """Yield a row per policy by counts of GPUs, some on hosts as well; an error off the bar."""
+        trace, published, fixed = self.read(), self.published(), dict[Placer, float]()
+        sizes = [
+            name
+            for name, policy in POLICIES.items()
+            if isinstance(policy, ElasticPolicy) and policy.sizes
+        ]
+        policies = ["edf", "2d-las", "gandiva", "elasticflow"] if self.due else ["srsf", *sizes]
+        for policy in policies:
+            # Slices of a minute are as many decisions: of long traces with published figures only.
+            if policy == "gandiva" and len(trace) > FEW and (policy, "counting") not in published:
+                continue
+            on_hosts: tuple[Placer, ...] = ("best-fit",) if policy in ON_HOSTS else ()
+            for placer in ("counting", *on_hosts):
+                row = _row(self, trace, policy, placer, None)
+                figures = dict(row.figures)
+                ratio = figures["JCT s"] / fixed.setdefault(placer, figures["JCT s"])
+                figures |= {} if self.due else {"of srsf": ratio}
+                if (policy, placer) in published:
+                    figures["published met %"] = 100 * published[policy, placer]
+                bar = placer == "counting" and policy == ("elasticflow" if self.due else "sia")
+                note = ""
+                if bar and (figures["met %"] < 100 * self.least or ratio > self.most):
+                    note = f"expected {self.least:g} of deadlines and {self.most:g} of srsf"
+                status = ERROR if note else row.status
+                yield replace(row, figures=figures, status=status, note=note)
+
+
 SYNERGY = SynergyCase("synergy static", "inputs/synergy_static_100.csv", (8,) * 4)
 GAVEL = GavelCase("gavel", "inputs/gavel_max_min_fairness.trace", (8, 16, 24))
 SHOCKWAVE = GavelCase("shockwave", "inputs/shockwave_120.trace", (32,))
+
+
+def sizes_cases() -> list[Case]:
+    """Return traces with measured speeds: completion times, then deadlines."""
+    made: list[Case] = []
+    for cluster, gpus, most in (("10", 32, 0.72), ("06", 128, 0.76), ("06", 256, 0.75)):
+        made.append(_sizes(cluster, gpus, most=most))
+    made.append(_sizes("03", 256, most=0.78))
+    met = {("10", 16): 0.80, ("10", 256): 0.985, ("06", 128): 0.777, ("06", 512): 0.836}
+    for (cluster, gpus), share in (met | {("03", 256): 0.703, ("03", 512): 0.761}).items():
+        made.append(_sizes(cluster, gpus, due=True, least=share - 0.02))
+    return made
+
+
+def _sizes(cluster: str, gpus: int, **bars: Any) -> SizesCase:
+    name = f"cluster{cluster}"
+    return SizesCase(name, f"elasticflow/deadline/{name}.csv", (8,) * (gpus // 8), **bars)
 
 
 def cases(*, quick: bool) -> list[Case]:
@@ -244,6 +352,7 @@ def cases(*, quick: bool) -> list[Case]:
         SYNERGY,
         GAVEL,
         SHOCKWAVE,
+        sizes_cases()[0],
     ]
     if quick:
         return small
@@ -256,6 +365,7 @@ def cases(*, quick: bool) -> list[Case]:
         Case("trace1_pr", "muri/trace1.csv", (8,) * 8, muri=True, at_once=True),
         Case("trace3_pr", "muri/trace3.csv", (8,) * 8, muri=True, at_once=True),
         Case("trace1_many", "muri/trace1.csv", (8,) * 8, muri=True, at_once=True, jobs=5000),
+        *sizes_cases()[1:],
     ]
 
 
@@ -265,6 +375,9 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:
         if not case.is_there:
             note = "the trace or the published figures were not found"
             yield Row(case.name, "all", None, SKIPPED, note=note)
+            continue
+        if isinstance(case, SizesCase):
+            yield from case.played()
             continue
         trace, published = case.read(), case.published()
         kinds = ListPolicy | TunedPolicy
@@ -306,6 +419,11 @@ def _row(case: Case, trace: Trace, policy: str, placer: Placer, published: float
         "stops per job": found["stops_per_job"],
         "allocation %": 100 * found["allocation"],
     }
+    if "deadlines_met" in found:
+        figures["met %"] = 100 * found["deadlines_met"]
+    if "resizes_per_job" in found:
+        figures["resizes per job"] = found["resizes_per_job"]
+        figures["GPU hours"] = (found["useful_gpu_s"] + found["overhead_gpu_s"]) / 3600
     if published is not None:
         figures["published JCT s"] = published
         figures["off by %"] = 100 * (found["jct_mean_s"] / published - 1)
