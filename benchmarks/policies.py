@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copyfile, copytree
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
