@@ -29,6 +29,7 @@ from placewright.instances.converters.kubernetes.groups import (
     gang_of,
     of_gang,
     other_names,
+    stays,
     title_of,
 )
 from placewright.instances.converters.kubernetes.jobs import (
@@ -175,9 +176,16 @@ class PodJobs:
             return
         before = len(self.maker.jobs)
         self._add(gang, members, wanted)
-        group, made = self.dump.groups.get(gang), self.maker.jobs[before:]
-        if gang.by == KAI and group is not None and made and group.stays(made[0].priority):
+        made = self.maker.jobs[before:]
+        if made and self._stays(gang, members, made[0].priority):
             self.firm |= {job.name for job in made}
+
+    def _stays(self, gang: Gang, members: Sequence[Pod], priority: int) -> bool:
+        """Whether KAI does not preempt a gang, as its group says, or labels of pods without one."""
+        group, labels = self.dump.groups.get(gang), members[0].metadata.labels
+        if group is None and _QUEUE_LABELS[0] in labels:
+            return stays(labels.get("kai.scheduler/preemptibility", ""), priority)
+        return gang.by == KAI and group is not None and stays(group.spec.preemptibility, priority)
 
     def _add(
         self, gang: Gang, members: Sequence[Pod], wanted: Mapping[tuple[str, str], Amounts]
@@ -189,8 +197,8 @@ class PodJobs:
         bound = [pod for pod in members if pod.spec.nodeName is not None]
         waiting = [pod for pod in members if pod.spec.nodeName is None]
         if bound:
-            stays = gang.by == KAI and group is not None and group.stays(head.priority)
-            self._run(head, bound, asks, movable=self.movable and not stays)
+            movable = self.movable and not self._stays(gang, members, head.priority)
+            self._run(head, bound, asks, movable=movable)
         if not waiting:
             return
         if bound:

@@ -280,6 +280,7 @@ class _QueueSpec(Record):
     cohortName: OptionalName = None  # noqa: N815
     fairSharing: _FairSharing | None = None  # noqa: N815
     stopPolicy: Text = ""  # noqa: N815
+    queueingStrategy: Text = ""  # noqa: N815
     parentName: OptionalName = None  # noqa: N815
     parent: OptionalName = None
     preemption: _Preemption = _Preemption()
@@ -448,6 +449,12 @@ class _GroupSpec(Record):
     priorityClassName: Text = ""  # noqa: N815
 
 
+def stays(preemptibility: str, priority: int) -> bool:
+    """Whether KAI does not preempt pods: as is said of them, or else by their priority."""
+    said = preemptibility.lower()
+    return said == "non-preemptible" or (not said and priority >= _BUILD)
+
+
 class PodGroup(Object):
     """A group of pods that run together."""
 
@@ -465,11 +472,6 @@ class PodGroup(Object):
         is_kai = self.apiVersion.startswith(KAI)
         usual = _CLASSES.get(self.spec.priorityClassName) if is_kai else None
         return usual if self.spec.priority is None else self.spec.priority
-
-    def stays(self, priority: int) -> bool:
-        """Whether its pods, of some priority, may not be preempted (KAI)."""
-        said = self.spec.preemptibility.lower()
-        return said == "non-preemptible" or (not said and priority >= _BUILD)
 
     @property
     def least(self) -> int:

@@ -121,6 +121,17 @@ class Queues:
         return {one.name for flavor in flavors for one in flavor.resources}
 
     @cached_property
+    def heads(self) -> Mapping[str, tuple[str, str]]:
+        """Who is first of those that wait in each queue: of the highest priority, the oldest."""
+        found: dict[str, tuple[tuple[int, int, str], tuple[str, str]]] = {}
+        for key, one in self.workloads.items():
+            name = self.queue_of(one) or ""
+            if name in self.cluster and one.stage == 1 and one.spec.active:
+                at = -one.spec.priority, one.metadata.creationTimestamp or 0, one.name
+                found[name] = min(found.get(name, (at, key)), (at, key))
+        return {name: key for name, (_, key) in found.items()}
+
+    @cached_property
     def shares_fairly(self) -> bool:
         """Whether fair sharing is on, as far as it shows."""
         every = (*self.cluster.values(), *self.cohorts.values())
@@ -281,6 +292,10 @@ _OWN_LABEL = "kubernetes.io/metadata.name"
 _FAIR_SHARING = Caveat(
     rule="fair-sharing", text="preemption by fair sharing is not read", hard=False
 )
+_IN_TURN = Caveat(
+    rule="strict-fifo",
+    text="that its queue admits nobody before those ahead of it (StrictFIFO) is not read",
+)
 _SPACE = Caveat(
     rule="namespace-selector", text="whether its queue admits its namespace is not read"
 )
@@ -307,6 +322,9 @@ def told(queues: Queues, workload: Workload) -> Iterator[Caveat]:
         return
     if queue.cohort is not None and queues.shares_fairly:
         yield _FAIR_SHARING
+    in_turn = queue.spec.queueingStrategy == "StrictFIFO"
+    if in_turn and queues.heads.get(queue.name, workload.key) != workload.key:
+        yield _IN_TURN
     if _selects(queues, queue, workload) is None:
         yield _SPACE
     known = {OWN_CHECK, *(one.name for one in workload.status.admissionChecks)}

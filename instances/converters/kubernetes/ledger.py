@@ -172,6 +172,7 @@ _QUEUE_QUOTA = Rule(
 _DESERVED = {"-1": None, OTHERWISE: _QUEUE_QUOTA}
 _CLOSED = Rule("queue-closed", "that its queue is closed is not read")
 _QUEUE_ORDER = Rule("queue-order", "the order of its queue is not read", hard=False)
+_IN_TURN = Rule("strict-fifo", "that its queue starts nobody before those ahead of it is not read")
 _QUEUE_NODES = Rule("queue-nodes", "to which nodes its queue is bound is not read")
 _CHECKS = Rule("admission-checks", "what an admission check changes of its pods is not read")
 _PREEMPTION = Rule("queue-preemption", "whom its queue may preempt is not read")
@@ -325,7 +326,7 @@ CLUSTER_QUEUE = Ledger(
     "cluster queues",
     f"""{META_READ} {DELETED} {_QUOTA_READ} spec.(cohort cohortName stopPolicy admissionChecks)
     status.(conditions fairSharing) spec.namespaceSelector.(matchLabels matchExpressions)
-    spec.admissionChecksStrategy.admissionChecks.(name onFlavors)
+    spec.queueingStrategy spec.admissionChecksStrategy.admissionChecks.(name onFlavors)
     spec.preemption.(borrowWithinCohort reclaimWithinCohort)""",
     f"""{META_NO_EFFECT_OF_DELETED} status.observedGeneration {_QUOTA_STATUS}
     spec.concurrentAdmissionPolicy spec.resourceGroups.coveredResources""",
@@ -338,7 +339,6 @@ CLUSTER_QUEUE = Ledger(
             "MayStopSearch": _FUNGIBILITY,
         },
         "spec.preemption.withinClusterQueue": {"LowerOrNewerEqualPriority": _NEWER_EQUAL},
-        "spec.queueingStrategy": {"StrictFIFO": _QUEUE_ORDER},
     },
 )
 COHORT = Ledger(
@@ -431,7 +431,7 @@ QUEUES = {
         {
             "status.state": {"Closed": _CLOSED, "Closing": _CLOSED},
             "spec.affinity": _QUEUE_NODES,
-            "spec.dequeueStrategy": _QUEUE_ORDER,
+            "spec.dequeueStrategy": {"traverse": None, OTHERWISE: _IN_TURN},
             "spec.extendClusters": _QUEUE_NODES,
             "spec.priority": _QUEUE_ORDER,
             "spec.reclaimable": _PREEMPTION,
