@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from placewright.instances.checks.round import check_round
@@ -35,6 +35,7 @@ from placewright.instances.converters.slurm.records import (
     Part,
     SlurmJob,
     SlurmNode,
+    SlurmReservation,
     Sources,
     find_sources,
     read_list,
@@ -283,7 +284,8 @@ def read_slurm(
             "expected at least one node", file=found.parts["nodes"].file, path=("nodes",), value=[]
         )
     topology = _topology(found.parts.get("topology"), nodes, book)
-    limits = read_limits(found.parts.get("associations"), found.parts.get("qos"), book)
+    cluster = next((one.cluster for one in jobs if one.cluster), "")
+    limits = read_limits(found.parts.get("associations"), found.parts.get("qos"), cluster, book)
     partitions = read_partitions(found.parts.get("partitions"), book)
     scheduler = read_scheduler(
         found.parts.get("config"), found.parts.get("shares"), partitions, limits, book
@@ -319,11 +321,13 @@ def read_slurm(
     licences = Licences(read_licences(found.parts.get("licenses"), book), book)
     made = jobs_of(jobs, context, licences, book)
     in_round = {one.name.partition("_")[0] for one in made.jobs}
-    for job in jobs:
+    kept = [one for one in jobs if one.name in in_round]
+    for job in kept:
         limited = {"partition": job.partition, "QOS": job.qos, "account": job.account}
         lacks = [one for part, one in HIDING.items() if part not in found.parts and limited[one]]
-        if lacks and scheduler.is_hidden(job) and job.name in in_round:
+        if lacks and scheduler.is_hidden(job):
             book.cannot_say(f"limits of its {' and '.join(lacks)}, which its hold hides", job.name)
+    _tell_returns((*active, *later), kept, context, book)
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     unlisted = unlisted_gpus(nodes, made.occupied.gpus, made.closed)
@@ -386,6 +390,35 @@ def read_slurm(
     )
     check_round(round_)
     return LiveConversion(round_, summary_of(round_), book, tuple(found.ignored))
+
+
+_PERIODS = {"HOURLY": 3600, "WEEKLY": 7 * 86_400}
+_RETURNS = frozenset((*_PERIODS, "DAILY", "WEEKDAY", "WEEKEND"))
+"""Flags of reservations that come again."""
+
+
+def _tell_returns(
+    reservations: Iterable[SlurmReservation],
+    jobs: Sequence[SlurmJob],
+    context: Context,
+    book: Bookkeeping,
+) -> None:
+    """Tell of jobs that wait which reservation comes again before they end, or takes them in."""
+    for one in reservations:
+        again = sorted(_RETURNS.intersection(one.flags))
+        if not again and "MAGNETIC" not in one.flags:
+            continue
+        own = [context.nodes.by_name[n] for n in one.node_list if n in context.nodes.by_name]
+        of = {partition for node in own for partition in node.partitions}
+        next_s = (one.start_time or 0) + min((_PERIODS.get(f, 86_400) for f in again), default=0)
+        for job in jobs:
+            if runs(job) or job.reservation or of.isdisjoint(job.partition):
+                continue
+            if again and (not job.time_limit or context.now + 60 * job.time_limit > next_s):
+                book.cannot_say(f"that reservation {one.name} comes again ({again[0]})", job.name)
+            if "MAGNETIC" in one.flags:
+                what = f"whether reservation {one.name} takes it in without asking (MAGNETIC)"
+                book.cannot_say(what, job.name)
 
 
 def _topology(part: Part | None, nodes: Nodes, book: Bookkeeping) -> Topology:

@@ -212,6 +212,8 @@ def _conditions(job: SlurmJob, context: Context) -> Iterator[Condition]:
         yield Condition(f"reservation/{job.reservation}", every - closed)
         return
     own = next((r for r in context.active if r.name == job.reservation), None)
+    if own is None and "," in job.reservation:
+        raise LeftOutError("asks for one of several reservations")
     if own is None:
         raise LeftOutError("waits for a reservation that does not hold now")
     inside = every.intersection(own.node_list) - closed

@@ -41,7 +41,7 @@ JOB = Ledger(
     fields_of(SlurmJob, "unreadable", "all_memory"),
     """accrue_time allocating_node array_max_tasks association_id batch_flag
     batch_host
-    billable_tres burst_buffer_state cluster command comment container container_id container_type
+    billable_tres burst_buffer_state command comment container container_id container_type
     cpu_frequency_governor cpu_frequency_maximum cpu_frequency_minimum cpus_per_task cron
     current_working_directory delay_boot derived_exit_code end_time exit_code extra failed_node
     federation_origin group_id group_name het_job_id_set job_size_str licenses_allocated mail_type
@@ -130,11 +130,12 @@ RESERVATION = Ledger(
 
 ASSOCIATION = Ledger(
     "associations",
-    """account user partition parent_account max.jobs.active max.jobs.per.count max.tres.total
-    max.tres.per.job max.tres.per.node max.tres.minutes.per.job max.jobs.per.wall_clock Account User
+    """account cluster user partition parent_account max.jobs.active max.jobs.per.count
+    max.tres.total max.tres.per.job max.tres.per.node max.tres.minutes.per.job
+    max.jobs.per.wall_clock Account User Cluster
     Partition ParentName GrpTRES GrpJobs MaxJobs MaxTRES MaxTRESMins MaxTRESPerNode MaxWall""",
-    """accounting cluster comment default flags id is_default lineage max.jobs.(accruing total)
-    max.jobs.per.(accruing submitted) min priority qos shares_raw usage Cluster Share
+    """accounting comment default flags id is_default lineage max.jobs.(accruing total)
+    max.jobs.per.(accruing submitted) min priority qos shares_raw usage Share
     Priority GrpSubmit MaxSubmit QOS DefQOS""",
     {
         "max.per": _LIMITS,
@@ -146,6 +147,11 @@ ASSOCIATION = Ledger(
     },
 )
 
+_FACTOR = {
+    **dict.fromkeys(("0", "0.0", "1", "1.0", "1.000000")),
+    OTHERWISE: Rule("limit-factor", "that its QOS multiplies limits of accounts is not read"),
+}
+_THRESHOLD = {**dict.fromkeys(("0", "0.0", "0.000000")), OTHERWISE: _QOS_LIMITS}
 _OWNERS = ("qos", "account", "user")
 
 QOS = Ledger(
@@ -156,9 +162,9 @@ QOS = Ledger(
     limits.max.tres.minutes.per.job limits.min.tres.per.job limits.grace_time priority Name
     Priority Preempt PreemptMode PreemptExemptTime GraceTime GrpTRES GrpJobs MaxTRESPU
     MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESMins MaxTRESPerNode MaxWall MinTRES""",
-    """description id limits.factor limits.max.accruing limits.max.active_jobs.accruing
+    """description id limits.max.accruing limits.max.active_jobs.accruing
     limits.max.jobs.count limits.max.jobs.per limits.min.priority_threshold usage_factor
-    usage_threshold UsageThres UsageFactor GrpSubmit MaxSubmitPU MaxSubmitPA""",
+    UsageFactor GrpSubmit MaxSubmitPU MaxSubmitPA""",
     {
         "flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
         **dict.fromkeys(
@@ -166,6 +172,10 @@ QOS = Ledger(
             _QOS_LIMITS,
         ),
         "limits.max.wall_clock.per.qos": _QOS_LIMITS,
+        "limits.factor": _FACTOR,
+        "LimitFactor": _FACTOR,
+        "usage_threshold": _THRESHOLD,
+        "UsageThres": _THRESHOLD,
         "Flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
         "GrpTRESMins": _QOS_LIMITS,
         "GrpTRESRunMins": _QOS_LIMITS,

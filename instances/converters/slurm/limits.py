@@ -100,6 +100,7 @@ class Qos(NamedTuple):
 class Association(NamedTuple):
     """What an association says: whose it is, the account above, and what it limits."""
 
+    cluster: str
     owner: Owner
     parent: str
     together: Limit
@@ -111,6 +112,7 @@ def associations_of(part: Part | None) -> Iterator[Association]:
     """Yield the associations of a part; raises `InvalidInputError` for what Slurm never writes."""
     for one in _entries(part, "associations"):
         yield Association(
+            one.read(_TEXT, "cluster", "Cluster"),
             (
                 one.read(_TEXT, "account", "Account"),
                 one.read(_TEXT, "user", "User"),
@@ -322,16 +324,23 @@ class Limits:
         return tuple(found)
 
 
-def read_limits(associations: Part | None, qos: Part | None, book: Bookkeeping) -> Limits:
+def read_limits(
+    associations: Part | None, qos: Part | None, cluster: str, book: Bookkeeping
+) -> Limits:
     """Return what associations and QOS say about GPUs, numbers of jobs and preemption.
 
+    `cluster`: whose associations count, "": the dump does not say; a database may have several.
     Raises `InvalidInputError`: a value is not what Slurm writes.
     """
     together: dict[Owner, Limit] = {}
     jobs_of_users: dict[Owner, int] = {}
     parents: dict[str, str] = {}
     single: dict[Owner, JobLimit] = {}
+    clusters: set[str] = set()
     for one in _each(associations_of, associations, "associations", book):
+        if cluster and one.cluster and one.cluster != cluster:
+            continue
+        clusters.add(one.cluster)
         account = one.owner[0]
         if one.parent:
             parents.setdefault(account, one.parent)
@@ -341,6 +350,8 @@ def read_limits(associations: Part | None, qos: Part | None, book: Bookkeeping) 
             jobs_of_users[one.owner] = one.jobs
         if one.single != FREE:
             single[one.owner] = one.single
+    if len(clusters) > 1:
+        book.cannot_say("which of several clusters the limits of its accounts are of")
     gpus = {
         account: limit.gpus[""]
         for (account, user, partition), limit in together.items()

@@ -337,6 +337,7 @@ class SlurmJob(Record):
     state_reason: Text = ""
     admin_comment: Text = ""
     account: Account = None
+    cluster: Text = ""
     user_name: Text = ""
     qos: Text = ""
     partition: Words = ()

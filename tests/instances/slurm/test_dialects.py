@@ -101,9 +101,8 @@ def test_every_job_and_node_is_accounted_for(dialect):
     }
 
 
-@pytest.mark.parametrize("page", ["cli.md", "how-to/slurm.md"])
-def test_pages_show_what_is_printed(page):
-    text = (Path(__file__).parents[3] / "docs" / page).read_text()
+def test_the_page_shows_what_is_printed():
+    text = (Path(__file__).parents[3] / "docs" / "how-to" / "slurm.md").read_text()
     made = read("v0.0.44")
     for line in (*made.book.lines(), made.summary):
         assert line in text
