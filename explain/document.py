@@ -75,9 +75,10 @@ def kinds_document(kinds: Sequence[WaitingKind], digest: str) -> dict[str, Any]:
 def _verdict(explanation: Explanation) -> dict[str, Any]:
     base = explanation.world.base
     words = words_of(base)
+    job = next(one for one in base.jobs if one.name == explanation.job)
     return {
         "verdict": str(explanation.verdict),
-        "doubts": doubts_of(base, next(one for one in base.jobs if one.name == explanation.job)),
+        "doubts": [*doubts_of(base, job), *explanation.of_hosts],
         **({} if explanation.held_by is None else {"held_by": asdict(explanation.held_by)}),
         "conflict": [
             {

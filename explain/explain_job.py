@@ -28,6 +28,7 @@ from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.instances.checks.round import checked
 from placewright.instances.derived.source_words import check_in_round
+from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Named, Plan, name_of
 from placewright.instances.documents.round import Round
@@ -176,11 +177,30 @@ class _Search:
             if not turn:
                 verdict, held_by = self._reservations.verdict(self._fits)
                 found = replace(found, verdict=verdict, held_by=held_by)
+        if found.verdict is Verdict.COULD_START:
+            found = replace(found, of_hosts=self._doubts_of_hosts())
         if not self._in_full:
             return found
         places = self._policy.places(self._base, self._job)
         cost = self._cost(found.verdict)
         return replace(found, places=places, cost=cost, scheduler=self._scheduler(found))
+
+    def _doubts_of_hosts(self) -> tuple[str, ...]:
+        """Return what is not obeyed of hosts, unless the job starts without all of these, too."""
+        hosts = self._base.cluster.hosts
+        told = [hard_caveats(one.annotations) for one in hosts]
+        if not any(told):
+            return ()
+        others = tuple(
+            one.model_copy(update={"healthy": False}) if caveats else one
+            for one, caveats in zip(hosts, told, strict=True)
+        )
+        cluster = self._base.cluster.model_copy(update={"hosts": others})
+        self._questions += 1
+        world = World(self._base.model_copy(update={"cluster": cluster}), self._job)
+        if self._oracle.start(world).starts:
+            return ()
+        return tuple(dict.fromkeys(one.text for caveats in told for one in caveats))
 
     @property
     def _reservations(self) -> Reservations:

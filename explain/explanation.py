@@ -76,6 +76,8 @@ class Explanation:
         Of a job that could start, whether it does so in its turn of the queue; None: there is none.
     scheduler
         What the cluster's own scheduler makes of it, in sentences.
+    of_hosts
+        Of a job that could start, rules of hosts that are not obeyed, if it needs such hosts.
     """
 
     job: str
@@ -92,6 +94,7 @@ class Explanation:
     held_by: HeldBy | None = None
     scheduler: tuple[str, ...] = ()
     in_turn: bool | None = None
+    of_hosts: tuple[str, ...] = ()
 
     @property
     def facts(self) -> int:

@@ -69,7 +69,7 @@ def explain_all(
         oracle = ArrayOracle(solving)
         for (_, doubts, _), jobs in alike.items():
             found = explained(situations, jobs[0].name, oracle, solving, in_full=False)
-            which = found.verdict, found.held_by, found.in_turn
+            which = found.verdict, found.held_by, found.in_turn, found.of_hosts
             key = *which, doubts, *(fact.text for fact in found.conflict)
             kinds.setdefault(key, (found, []))[1].extend(jobs)
     order = {job.name: j for j, job in enumerate(situations.round.jobs)}

@@ -155,7 +155,8 @@ def verdict_text(explanation: Explanation, *, beside: bool) -> str:
 def doubts(explanation: Explanation) -> list[str]:
     """Return rules that the job of an explanation has and that are not obeyed, and guesses."""
     base = explanation.world.base
-    return doubts_of(base, next(one for one in base.jobs if one.name == explanation.job))
+    job = next(one for one in base.jobs if one.name == explanation.job)
+    return [*doubts_of(base, job), *explanation.of_hosts]
 
 
 def _verdict(explanation: Explanation, beside: bool) -> str:

@@ -290,7 +290,7 @@ def _lines(job: Job, explanation: Explanation, plan: Plan | None, most: int) -> 
     yield f"job {job.name} ({asked(job)}): {verdict_text(explanation, beside=beside)}"
     if unsaid := unsaid_of(explanation.world.base.annotations, job.name):
         yield f"  Not in the round, and so not looked at: {several(unsaid)}"
-    if told := [caveat.text for caveat in hard_caveats(job.annotations)]:
+    if told := [*(one.text for one in hard_caveats(job.annotations)), *explanation.of_hosts]:
         yield f"  As far as the round knows: {several(told)}"
     if short := _short(job, explanation, plan):
         yield f"  In short: {short}"

@@ -109,6 +109,7 @@ _SLURM = r"""
     cap qos/SET = QOS \1
     cap account/SET = account \1
     within a cap = within a limit
+    license/(\S+) of flavor SET = licence \1@\2
     license/SET = licence \1
     (?:of )?nodes(?:@| of flavor )together = nodes
     1 of gres/gpu:SET = 1 GPU of \1
