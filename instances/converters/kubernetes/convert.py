@@ -321,7 +321,9 @@ def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:
                     jobs.book.take(PODS, len(unbound[key]))
             except LeftOutError as error:
                 leave(workload, str(error))
-                jobs.leave(unbound[key], f"its workload {error}")
+                if error.more:
+                    jobs.book.why[workload.name] = error.more
+                jobs.leave(unbound[key], f"its workload {error}", error.more)
 
 
 def _said_by_pods(workload: Workload, members: Sequence[Pod]) -> bool:
