@@ -97,6 +97,25 @@ def test_running_jobs_move_where_they_strand_less() -> None:
     check()
 
 
+def test_whole_gpus_go_to_those_of_jobs_that_stop() -> None:
+    """By counts `old` has room beside `new`, which may have its GPU all the same."""
+    old = {"count": 2, "gpu": "600m"}
+    places = [{"host": "h0", "gpus": [1]}, {"host": "h1", "gpus": [1], "index": 1}]
+    raw = {
+        "cluster": {"hosts": [{"name": "h[0-1]", "gpus": 2, "gpu_model": "g"}]},
+        "jobs": [
+            {"name": "old", "options": [{"groups": [old], "value": 2800}]},
+            {"name": "new", "options": [{"groups": [{"gpu": 1}]}], "priority": 2},
+        ],
+        "policy": {"terms": ["stranded", "value"], "priority": "preemption"},
+    }
+    raw["jobs"][0]["running"] = {"tasks": places}  # type: ignore[index]
+    round_ = Round.model_validate(raw)
+    plan = solve_round(round_, gap=0.0, isolation="none")
+    assert verify(round_, plan).ok
+    assert values_of(plan) == (0, 1000 - 2800)
+
+
 @pytest.mark.parametrize("moving", [False, True])
 def test_no_plan_strands_less_than_the_bound_without_a_solver(moving: bool) -> None:
     rounds = tiny.running_rounds() if moving else tiny.rounds(terms=TERMS[:3], jobs=4)

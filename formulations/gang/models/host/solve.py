@@ -329,6 +329,7 @@ def start_jobs(m: HostModel, slots: GpuSlots, values: Floats, placement: Placeme
     number = np.rint(values).astype(np.int64)
     staying = _charge_stays(m, number, placement)
     free_places = _free_places(m, slots, number, placement)
+    left = _gpus_of_stopped(m, number, placement, free_places)
     hosts: list[list[int]] = [[] for _ in m.task_sets]  # one per task
     for i in np.flatnonzero(number[m.x]):
         hosts[m.x_set[i]] += [int(m.hosts[m.x_host[i]])] * int(number[m.x[i]])
@@ -339,9 +340,10 @@ def start_jobs(m: HostModel, slots: GpuSlots, values: Floats, placement: Placeme
             for k, group in enumerate(m.choice(entry).groups):
                 for _ in range(group.count - sum(put.group == k for put in puts)):
                     host = hosts[set_of[e, k]].pop()
-                    puts.append(
-                        _charge_arrival(m, slots, placement, group.shape, k, host, free_places)
+                    gpus = _charge_arrival(
+                        m, slots, placement, group.shape, host, free_places, left
                     )
+                    puts.append(TaskPlacement(k, host, 1, gpus))
             placement.start(entry.job_class, entry.choice, puts, entry.job)
 
 
@@ -378,23 +380,58 @@ def _free_places(m: HostModel, slots: GpuSlots, number: Ints, placement: Placeme
     return free_places
 
 
+def _gpus_of_stopped(
+    m: HostModel, number: Ints, placement: Placement, free_places: FreePlaces
+) -> dict[int, dict[int, int]]:
+    """Return the GPUs of hosts where jobs stop that no part has a place on.
+
+    Each with the highest level of the jobs that it had and that stop, -1 if there are none.
+    """
+    levels: dict[int, dict[int, int]] = {}
+    links = placement.link_state
+    for p in np.flatnonzero(number[m.y[m.stays.entry]] == 0).tolist():
+        host = int(m.hosts[m.stays.host[p]])
+        if links is not None and links.demands.differ[host]:
+            continue  # its GPUs are chosen together, by their links
+        if host not in levels:
+            parts = {g for (h, _), gpus in free_places.items() if h == host for g in gpus}
+            levels[host] = {g: -1 for g in placement.free_gpu_ids(host) if g not in parts}
+        level = m.problem.running[m.entries[int(m.stays.entry[p])].job].level
+        for gpu in levels[host].keys() & set(m.stays.gpus[p]):
+            levels[host][gpu] = max(levels[host][gpu], level)
+    return levels
+
+
 def _charge_arrival(
     m: HostModel,
     slots: GpuSlots,
     placement: Placement,
     shape: int,
-    group: int,
     host: int,
     free_places: FreePlaces,
-) -> TaskPlacement:
-    """Charge a task to a host, a share to a GPU with a place for it."""
-    problem = placement.problem
-    if not problem.is_share[shape]:
-        return TaskPlacement(group, host, 1, placement.put(shape, host))
-    gpu = free_places[host, slots.parts.key(m, shape, host)].pop()
-    placement.hold(shape, host, (gpu,))
-    placement.arrivals[host, problem.shape_rank[shape]] += 1
-    return TaskPlacement(group, host, 1, (gpu,))
+    left: dict[int, dict[int, int]],
+) -> tuple[int, ...]:
+    """Charge a task to a host; return its GPUs if they are named.
+
+    A share gets one with a place for it. Whole GPUs are, where that is lawful, those of jobs that
+    stop: these are not in need of a place elsewhere then.
+    """
+    problem, rank = placement.problem, int(placement.problem.shape_rank[shape])
+    gpus: tuple[int, ...] = ()
+    if problem.is_share[shape]:
+        gpus = (free_places[host, slots.parts.key(m, shape, host)].pop(),)
+    elif host in left:
+        lawful = [g for g in left[host] if left[host][g] < rank]
+        lawful.sort(key=lambda g: -left[host][g])
+        number = int(problem.shape_gpu[shape]) // WHOLE_GPU
+        gpus = tuple(lawful[:number]) if number <= len(lawful) else ()
+    if not gpus:
+        return placement.put(shape, host)
+    for gpu in gpus:
+        left.get(host, {}).pop(gpu, None)
+    placement.hold(shape, host, gpus)
+    placement.arrivals[host, rank] += 1
+    return gpus
 
 
 # Lexicographic optimisation of the host-indexed model of a whole round, term by term.
