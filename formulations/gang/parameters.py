@@ -104,6 +104,8 @@ class ModelParameters:
     max_returned_hosts: int = 2_000
     # Pairs of tasks of a job in two domains whose distance the host-indexed model counts in full.
     max_pairs_apart: int = 2_000
+    # Pairs of innermost domains between which it counts the maximum flow.
+    max_domain_pairs: int = 120
     # Pending jobs of a round whose victims are selected by a host-indexed model.
     max_victim_pending_jobs: int = 32
     # (Pending task set, host) pairs and places of running jobs of such a model.

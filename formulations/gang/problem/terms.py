@@ -40,8 +40,7 @@ UNLIMITED = 1 << 60
 class LinkBandwidths:
     """Mbit/s of one message over the links of a cluster; `UNLIMITED` where nothing is known."""
 
-    # list of int, (levels above the host,): Out of a domain of the level, at most
-    leaving_level: list[int]
+    leaving_level: list[Ints]  # (levels above the host,): Out of each domain, at most
     nvlink_domain: Ints  # (hosts,): NVLink domain of each host
     # leaving_nvlink_domain, inside_nvlink_domain (hosts,): Out of that domain, and between two of
     # its GPUs, at most
@@ -54,23 +53,24 @@ class LinkBandwidths:
         links = [cluster.links.get(name) for name in cluster.levels]
         links[0] = outermost_link(cluster)
         level = [
-            UNLIMITED if link is None else int(cluster.uplink_mbps(depth).max())
+            np.full(len(cluster.names[depth]), UNLIMITED, dtype=np.int64)
+            if link is None
+            else cluster.uplink_mbps(depth)
             for depth, link in enumerate(links)
         ]
         outermost = len(cluster.names[0])
         if len(cluster.wan) == outermost * (outermost - 1) // 2 and cluster.wan:
-            level[0] = max(link.bandwidth_mbps for link in cluster.wan.values())
-        leaving, inside = [], []
-        for model in cluster.host_models:
-            nic = min(model.nic_link.bandwidth_mbps, model.pcie_link.bandwidth_mbps)
-            leaving.append(nic if model.nic_rails else level[-1])
-            inside.append(most_inside_mbps(model))
-        leaving.append(level[-1])  # of unknown hardware, whose index is -1
-        inside.append(UNLIMITED)
+            level[0][:] = max(link.bandwidth_mbps for link in cluster.wan.values())
+        leaving, inside = level[-1].copy(), [*map(most_inside_mbps, cluster.host_models)]
+        for index, model in enumerate(cluster.host_models):
+            if model.nic_rails:
+                nic = min(model.nic_link.bandwidth_mbps, model.pcie_link.bandwidth_mbps)
+                leaving[cluster.host_model == index] = nic
+        inside.append(UNLIMITED)  # of unknown hardware, whose index is -1
         return cls(
             level[:-1],
             nvlink_domains(cluster),
-            np.array(leaving, dtype=np.int64)[cluster.host_model],
+            leaving,
             np.array(inside, dtype=np.int64)[cluster.host_model],
         )
 
@@ -117,7 +117,7 @@ def least_time_us_within(speeds: LinkBandwidths, group: Group, level: int, hosts
     `hosts`, bool (hosts,), are those that the gang may use.
     """
     last = len(speeds.leaving_level)
-    widths = [UNLIMITED, *speeds.leaving_level[level + 1 :]]
+    widths = [UNLIMITED, *(int(mbps.max()) for mbps in speeds.leaving_level[level + 1 :])]
     if not hosts.any():
         return 0
     alone = np.unique(speeds.nvlink_domain[hosts]).size == int(hosts.sum())

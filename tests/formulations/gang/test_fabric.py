@@ -67,6 +67,16 @@ def test_tasks_go_to_neighbours_of_a_ring(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", by_day(BACKENDS))
+def test_rings_of_tasks_take_the_racks_with_most_ways_between_them(backend: str) -> None:
+    raw = ring(6, (0, 2), (0, 2 + 2), terms=["value", "bottleneck"])
+    raw["jobs"] = [job("a", 2, data_mib=100)]
+    found, bounds = values(raw, backend)
+    # r0 and r2, or r0 and r4, have three ways: 300 Mbit/s each way for half of the data, twice.
+    assert found["bottleneck"] == -(-100 * 8 * 2**20 // 300)
+    assert bounds["bottleneck"] == pytest.approx(found["bottleneck"], rel=1e-5)
+
+
+@pytest.mark.parametrize("backend", by_day(BACKENDS))
 def test_jobs_share_all_ways_out_of_a_rack(backend: str) -> None:
     raw = ring(3, gpus=2, terms=["value", "contention"])
     raw["jobs"] = [job("a", 3, rate_mbps=150), job("b", 3, rate_mbps=60)]
@@ -112,6 +122,18 @@ def test_the_least_proximity_is_that_of_enumeration(seed: int) -> None:
     expected = least(raw)
     found, bounds = values(raw)
     assert found["proximity"] == bounds["proximity"] == expected
+
+
+def test_uplinks_of_their_own_decide_which_racks_a_ring_takes() -> None:
+    raw = ring(4, terms=["value", "bottleneck"])
+    del raw["cluster"]["fabric"]
+    raw["cluster"]["links"] = {"rack": {"bandwidth_mbps": 100, "latency_us": 1}}
+    for i, mbps in ((1, 400), (3, 300)):
+        raw["cluster"]["domains"][i]["uplink_mbps"] = mbps
+    raw["jobs"] = [job("a", 2, data_mib=100)]
+    found, bounds = values(raw)
+    assert found["bottleneck"] == -(-100 * 8 * 2**20 // 300)
+    assert bounds["bottleneck"] == pytest.approx(found["bottleneck"], rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(examples(day=4, nightly=40)))
