@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -146,10 +146,10 @@ class Changes:
             return LOWEST
         return job in self._promised, *self.level(job)[1:]
 
-    def over(self, victim: int) -> set[int]:
-        """Return the jobs that start or move and may preempt a victim."""
+    def over(self, victim: int, jobs: Iterable[int] | None = None) -> set[int]:
+        """Return the jobs that start or move and may preempt a victim, all or of some."""
         level = self.level(victim)
-        higher = {j for j in self.new if self.rank(j) > level}
+        higher = {j for j in (self.new if jobs is None else jobs) if self.rank(j) > level}
         if not self._leave.ruled:
             return higher
         kind = self._leave.kind(self.round.jobs[victim], entitled=level[2])

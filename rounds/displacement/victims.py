@@ -34,6 +34,8 @@ class HostUse:
     def exceeds(self, back: Sequence[int], gone: set[int], hosts: set[str]) -> bool:
         """Whether some of these hosts do not hold all jobs, with `back` at home and not `gone`."""
         changes = self._changes
+        if not self._groups and not self._ran_together:
+            return self._exceeds_alone(back, gone, hosts)
         places = {j: changes.places(j) for h in hosts for j in changes.by_host[h] if j not in gone}
         places |= {j: changes.home(j) for j in back}
         left: dict[str, dict[str, int]] = {
@@ -54,6 +56,72 @@ class HostUse:
                 for gpu in task.gpus:
                     gpus[task.host, gpu].append((group, task.slot))
         return any(self._gpu_exceeded(host, held) for (host, _), held in gpus.items())
+
+    def _exceeds_alone(self, back: Sequence[int], gone: set[int], hosts: set[str]) -> bool:
+        """Say the same of a candidate in which no jobs take turns, by what it leaves free."""
+        without = {*gone, *back}
+        left = {host: Counter(self._left[host]) for host in hosts}
+        for host in hosts:
+            for j in without.intersection(self._changes.by_host[host]):
+                left[host].update(self._asked_on(j, host, home=False))
+        gpus: set[tuple[str, int]] = set()
+        for j in back:
+            for host in self._changes.home_hosts(j) & hosts:
+                left[host].subtract(self._asked_on(j, host, home=True))
+                gpus.update((host, gpu) for gpu in self._gpus_on(j, host))
+        if any(amount < 0 for of_host in left.values() for amount in of_host.values()):
+            return True
+        at_home: defaultdict[tuple[str, int], list[tuple[TaskGroup, int | None]]]
+        at_home = defaultdict(list)
+        for j in back:
+            for task in self._changes.home(j):
+                for gpu in task.gpus:
+                    at_home[task.host, gpu].append((self._changes.group(j, task), task.slot))
+        for where in gpus:
+            there = self._on_gpu.get(where, ())
+            held = [(group, slot) for j, group, slot in there if j not in without]
+            if self._gpu_exceeded(where[0], held + at_home[where]):
+                return True
+        return False
+
+    def _gpus_on(self, job: int, host: str) -> Iterator[int]:
+        return (gpu for task in self._changes.home(job) if task.host == host for gpu in task.gpus)
+
+    def _asked_on(self, job: int, host: str, *, home: bool) -> Counter[str]:
+        """Return what a job asks of a host besides GPUs, at home or where the candidate has it."""
+        key = job, host, home
+        if key not in self._asked:
+            places = self._changes.home(job) if home else self._changes.places(job)
+            self._asked[key] = asked = Counter[str]()
+            for task in places:
+                if task.host == host:
+                    group = self._changes.group(job, task)
+                    asked.update({"cpu": group.cpu, "memory": group.memory, **group.resources})
+        return self._asked[key]
+
+    @cached_property
+    def _asked(self) -> dict[tuple[int, str, bool], Counter[str]]:
+        return {}
+
+    @cached_property
+    def _left(self) -> Mapping[str, Counter[str]]:
+        """What the candidate leaves free of each host from which some job goes, GPUs aside."""
+        found = {host: Counter(self._hardware[host].capacity) for host in self._changes.by_host}
+        for host, jobs in self._changes.by_host.items():
+            for j in jobs:
+                found[host].subtract(self._asked_on(j, host, home=False))
+        return found
+
+    @cached_property
+    def _on_gpu(self) -> Mapping[tuple[str, int], list[tuple[int, TaskGroup, int | None]]]:
+        """Which jobs the candidate has on each GPU of these hosts, with task group and MIG slot."""
+        found: defaultdict[tuple[str, int], list[tuple[int, TaskGroup, int | None]]]
+        found = defaultdict(list)
+        for j in {j for jobs in self._changes.by_host.values() for j in jobs}:
+            for task in self._changes.places(j):
+                for gpu in task.gpus if task.host in self._changes.by_host else ():
+                    found[task.host, gpu].append((j, self._changes.group(j, task), task.slot))
+        return found
 
     def touches_parts(self, victim: int) -> bool:
         """Whether a victim is on a GPU of which it or a guaranteed job takes memory or a slice."""
@@ -382,7 +450,7 @@ class Displacement:
         known = self.candidate.preempted.get(victim, -1)
         if victim in self._evicted:
             return (known,) if known in self._changes.new else self._comes_first(victim)
-        higher = self._may_displace(victim) & self._changes.over(victim)
+        higher = self._changes.over(victim, self._may_displace(victim))
         near = sorted(higher, key=lambda j: (rank(j), -j))
         if self._in_the_way(victim, near):
             return ()
@@ -393,11 +461,18 @@ class Displacement:
                 left = fewer
         return tuple(sorted(left))
 
-    def needless(self) -> int | None:
-        """Return a victim that could stay beside all others, the highest one; None without one."""
+    def needless(self, needed: set[int]) -> int | None:
+        """Return a victim that could stay beside all others, the highest one; None without one.
+
+        `needed`: victims that could not, even with fewer jobs in place; it is added to.
+        """
         level = self._changes.level
-        ordered = sorted(self._judged, key=lambda j: (level(j), -j), reverse=True)
-        return next((j for j in ordered if not self._in_the_way(j, ())), None)
+        for j in sorted(self._judged, key=lambda j: (level(j), -j), reverse=True):
+            if j not in needed:
+                if not self._in_the_way(j, ()):
+                    return j
+                needed.add(j)
+        return None
 
     def serves_lower_jobs(self) -> bool:
         """Whether jobs that may not preempt a victim have what it gave back."""
@@ -511,9 +586,10 @@ class Displacement:
 
 def lawful(round_: Round, hosts: Sequence[str], candidate: Candidate) -> Candidate | None:
     """Return a candidate whose needless victims are back in place; None if it is unlawful."""
+    needed: set[int] = set()
     while candidate.preempted:
         found = Displacement(round_, hosts, candidate)
-        victim = found.needless()
+        victim = found.needless(needed)
         if victim is None:
             return None if found.serves_lower_jobs() else candidate
         if any(victim in mates for mates in running_groups(round_)):

@@ -27,6 +27,7 @@ from placewright.instances.verify.rules.gang.limits import Held, Ledger, Pools, 
 from placewright.instances.verify.rules.gang.places import RULES_OF_CAPACITY, RULES_OF_GPU_PARTS
 from placewright.instances.verify.rules.gang.waiting import Entitlement
 from placewright.instances.verify.shared_gpus import held, ran_together
+from placewright.topology.units import WHOLE_GPU
 
 # Leave to preempt: whose jobs a job may preempt, by precedence and by the rules of the round.
 
@@ -164,6 +165,35 @@ class PutBack:
             if placed.job.name in guaranteed or (running and running.pinned):
                 held.update(self.pools.taken_by(placed))
         return self.pools.overfull(held, mine) is not None
+
+    def meets_on_gpu(self, job: str, gone: Collection[str]) -> bool:
+        """Whether others than those gone leave a GPU too little for a running job in its place.
+
+        By milli-GPU, as `gpu_capacity` counts them where no jobs take turns.
+        """
+        option = self._reading.option_run(job)
+        for task in self._reading.running[job].tasks if not self._taking_turns else ():
+            mine = min(option.groups[task.group].gpu, WHOLE_GPU)
+            for gpu in task.gpus:
+                others = (
+                    taken
+                    for name, taken in self._on_gpu.get((task.host, gpu), ())
+                    if name != job and name not in gone
+                )
+                if mine + sum(others) > WHOLE_GPU:
+                    return True
+        return False
+
+    @cached_property
+    def _on_gpu(self) -> Mapping[tuple[str, int], list[tuple[str, int]]]:
+        """Jobs on each GPU of hosts from which some job goes, after the round, with milli-GPU."""
+        found: defaultdict[tuple[str, int], list[tuple[str, int]]] = defaultdict(list)
+        for placed in {p.position: p for there in self._by_host.values() for p in there}.values():
+            for one in placed.tasks:
+                for gpu in one.task.gpus:
+                    taken = min(one.group.gpu, WHOLE_GPU)
+                    found[one.host.name, gpu].append((placed.job.name, taken))
+        return found
 
     def home(self, job: str) -> Placed:
         """Return a running job in its place before the round."""
@@ -409,6 +439,11 @@ class Victims:
             for name, placed in self._anew.items()
         }
 
+    @property
+    def has_leave(self) -> bool:
+        """Whether the round says more than precedence does of who may preempt whom."""
+        return self._leave.ruled
+
     @cached_property
     def judged(self) -> Sequence[Preempted]:
         """The preempted jobs that stop for others: not for an outage, nor for cells."""
@@ -445,12 +480,23 @@ class Victims:
 
     def starts_over(self, victim: Job) -> frozenset[str]:
         """Return the started jobs that may preempt a preempted one."""
-        started = self._reading.started
-        return frozenset(one.job.name for one in started if self._is_over(one, victim))
+        # Without further rules they are those of higher precedence.
+        key = victim.name if self._leave.ruled else self._before(victim)
+        if key not in self._starts_over:
+            started = self._reading.started
+            found = frozenset(one.job.name for one in started if self._is_over(one, victim))
+            self._starts_over[key] = found
+        return self._starts_over[key]
 
-    def in_the_way(self, name: str, gone: Sequence[str] = ()) -> bool:
+    @cached_property
+    def _starts_over(self) -> dict[Rank | str, frozenset[str]]:
+        return {}
+
+    def in_the_way(self, name: str, gone: Collection[str] = ()) -> bool:
         """Whether a victim could not stay, were it not for the arrivals of some jobs."""
-        return bool(self._plan.breaks([name], self._plan.hosts(name), gone, [name]))
+        return self._plan.meets_on_gpu(name, gone) or bool(
+            self._plan.breaks([name], self._plan.hosts(name), gone, [name])
+        )
 
     def cause_beside(self, rank: Rank) -> str:
         """Return what still breaks without higher jobs once the victims of a rank are back."""
@@ -513,13 +559,12 @@ class Victims:
             return f"job {name!r} is preempted for no job"
         if len(set(names)) < len(names):
             return f"job {name!r} names one twice"
-        over = self._over(victim)
         for by in names:
             if by not in self._anew:
                 return f"job {by!r} neither starts nor migrates"
             if self._ranks[by] <= mine:
                 return f"job {by!r} of {self._ranks[by]} displaces job {name!r} of {mine}"
-            if by not in over:
+            if not self._is_over(self._anew[by], victim.job):
                 return f"job {by!r} may not preempt job {name!r}"
         if name not in self._judged_names:
             return ""

@@ -131,7 +131,8 @@ class ReasonStates:
     def _counted(self, job: Job, option: int) -> tuple[int, tuple[str, ...]]:
         """Return how many started jobs are above an option, and whose place is not for it."""
         mine = self.rank(job, option)
-        key = mine, job.tenant, job.preempts
+        # Without further rules precedence alone says who keeps a place, whatever the tenant.
+        key = (mine, job.tenant, job.preempts) if self._victims.has_leave else mine
         if key not in self._beside:
             back = (name for _, name in self.victims if self.keeps_place(name, job, option))
             self._beside[key] = sum(rank > mine for rank, _ in self.started), tuple(back)
