@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeAlias
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -75,6 +74,9 @@ _Jobs = dict[int, list[tuple[int, int, int]]]
 
 def _changes(placement: Placement) -> tuple[_Jobs, _Jobs]:
     """Return who came and who stopped, by change; the changes are numbered."""
+    # Small rounds never come here.
+    import networkx as nx
+
     problem = placement.problem
     came = [
         (number, start.job_class, start.choice, [put.host for put in start.tasks])
