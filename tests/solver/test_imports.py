@@ -32,6 +32,7 @@ def run(code: str, *arguments: str) -> None:
 def test_importing_the_package_imports_no_solver() -> None:
     run(
         "import placewright.solver\n"
+        "from placewright import load_round, solve_round\n"
         "placewright.solver.available()\n"
         "loaded = {'highspy', 'ortools', 'pulp', 'networkx', 'scipy'} & set(sys.modules)\n"
         "assert not loaded, loaded"
