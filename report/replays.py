@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from placewright.array_types import Floats
 from placewright.instances.derived.phrases import DAY, HOUR, MINUTE, duration
+from placewright.instances.traces.trace import NEVER
 from placewright.report.panels.summary import Figure
 from placewright.report.table import Cell, Marked, Meter, Table, table
 from placewright.report.template import content_policy, environment, text_of
@@ -186,6 +187,9 @@ TITLES = {
     "bounded_slowdown_mean": "bounded slowdown, mean",
     "rho_mean": "JCT over work, mean",
     "rho_worst": "JCT over work, worst",
+    "finish_time_fairness_mean": "JCT over isolated time, mean",
+    "finish_time_fairness_worst": "JCT over isolated time, worst",
+    "unfair": "jobs later than 1.05 times their isolated time",
     "stops_per_job": "stops per job",
     "moves_per_job": "moves per job",
     "resizes_per_job": "resizes per job",
@@ -206,7 +210,7 @@ TITLES = {
 }
 """What each measure is called."""
 
-SHARES = frozenset({"allocation", "fragmentation", "deadlines_met"})
+SHARES = frozenset({"allocation", "fragmentation", "deadlines_met", "unfair"})
 COUNTS = frozenset({"jobs", "unfinished", "events", "decisions", "value_missed"})
 SMALL_GAP = 1e-3
 MAX_ASSUMPTION = 24
@@ -344,6 +348,21 @@ def _charts(groups: tuple[Group, ...]) -> Iterator[Chart]:
     for title, column in (("GPUs held", 1), ("Jobs waiting", 3)):
         note = f"Hourly samples{seed}, means of neighbours where there are many."
         yield series(title, note, at, [samples[:, column] for samples in first])
+    fair = [group.runs[0].fairness for group in groups]
+    if any(len(at) for at, _ in fair):
+        note = (
+            f"Completion time over isolated time of jobs{seed}, by when they ended: above 1 where "
+            "their own part of the cluster would have been better. Means of neighbours."
+        )
+        yield series("Finish-time fairness", note, *zip(*fair, strict=True))
+    known = [samples[samples[:, 4] != NEVER] for samples in first]
+    if any(map(len, known)):
+        note = (
+            "Jain's index of what jobs had in the last hour, of their part of the cluster: 1 where "
+            f"all are alike. Hourly samples{seed}."
+        )
+        index = [samples[:, 4] / 1000 for samples in known]
+        yield series("Fairness of shares", note, [samples[:, 0] for samples in known], index)
 
 
 def _joined(group: Group, times: Callable[[Saved], Floats]) -> Floats:

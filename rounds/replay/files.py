@@ -98,9 +98,10 @@ def write_outputs(
                 "running": run,
                 "waiting": wait,
                 "fragmented_gpus": parts / PARTS,
+                "jain_thousandths": jain,
             }
         )
-        for us, busy, run, wait, parts in result.samples
+        for us, busy, run, wait, parts, jain in result.samples
     )
     _write(folder / SAMPLES, (line + "\n" for line in samples))
     rounds = (json.dumps({"at_us": us, "gap": gap}) for us, gap in result.rounds)
@@ -122,6 +123,7 @@ def _job_lines(result: Result) -> Iterator[str]:
             "work_us": trace.work_us[piece].tolist(),
             "start_us": _or_null(result.first_start_us[piece]),
             "end_us": _or_null(result.end_us[piece]),
+            "isolated_us": result.isolated_us[piece].tolist(),
             "run_us": result.run_us[piece].tolist(),
             "overhead_us": result.overhead_us[piece].tolist(),
             "lost_us": result.lost_us[piece].tolist(),
@@ -163,8 +165,8 @@ MAX_NUMBER = 2**53
 REQUIRED = ("policy", "seed", "trace_sha256")
 """What a card has in any case."""
 
-_JOB_FIELDS = ("submit_us", "gpus", "start_us", "end_us")
-_SAMPLE_FIELDS = ("at_s", "busy_gpus", "running", "waiting")
+_JOB_FIELDS = ("submit_us", "gpus", "start_us", "end_us", "isolated_us")
+_SAMPLE_FIELDS = ("at_s", "busy_gpus", "running", "waiting", "jain_thousandths")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +174,10 @@ class Saved:
     """A replay as its files have it.
 
     `folder`: where the files are. `card`: what was assumed. `measures`, `by_size`, `by_tenant`: as
-    in the summary. `submit_us`, `gpus`, `start_us`, `end_us`: columns of the jobs that are
-    measured; `NEVER` for a start or an end that did not come. `samples`: time in seconds, GPUs
-    held, jobs running and waiting, int64 (samples, 4).
+    in the summary. `submit_us`, `gpus`, `start_us`, `end_us`, `isolated_us`: columns of the jobs
+    that are measured; `NEVER` for a start or an end that did not come, and where an older version
+    did not write it. `samples`: time in seconds, GPUs held, jobs running and waiting, and Jain's
+    index of the last hour's shares in thousandths, int64 (samples, 5).
     """
 
     folder: str
@@ -186,6 +189,7 @@ class Saved:
     gpus: Ints
     start_us: Ints
     end_us: Ints
+    isolated_us: Ints
     samples: Ints
 
     @property
@@ -202,6 +206,14 @@ class Saved:
         times: Floats = (self.start_us[started] - self.submit_us[started]) / SECOND
         return times
 
+    @property
+    def fairness(self) -> tuple[Floats, Floats]:
+        """When jobs ended, in seconds from the first submission, and their finish-time fairness."""
+        known = np.flatnonzero((self.end_us != NEVER) & (self.isolated_us != NEVER))
+        known = known[np.argsort(self.end_us[known], kind="stable")]
+        took = self.end_us[known] - self.submit_us[known]
+        return self.end_us[known] / SECOND, took / np.maximum(self.isolated_us[known], 1)
+
 
 def read_outputs(folder: str) -> Saved:
     """Read the files of a replay back, and check each field and that they fit together.
@@ -217,12 +229,14 @@ def read_outputs(folder: str) -> Saved:
         card, measures, by_size, by_tenant = _summary(summary)
     except InvalidInputError as error:
         raise error.inside(summary_file) from None
-    jobs = _columns(jobs_file, _JOB_FIELDS, optional=("start_us", "end_us"))
-    _check_times(jobs_file, jobs[:, 0], *jobs[:, 2:].T)
+    jobs = _columns(jobs_file, _JOB_FIELDS, optional=_JOB_FIELDS[2:])
+    _check_times(jobs_file, jobs[:, 0], *jobs[:, 2:4].T)
     jobs = jobs[_window(card).rows(jobs[:, 0])]
-    samples = _columns(samples_file, _SAMPLE_FIELDS)
-    submit, gpus, start, end = jobs.T
-    saved = Saved(folder, card, measures, by_size, by_tenant, submit, gpus, start, end, samples)
+    samples = _columns(samples_file, _SAMPLE_FIELDS, optional=_SAMPLE_FIELDS[4:])
+    submit, gpus, start, end, isolated = jobs.T
+    saved = Saved(
+        folder, card, measures, by_size, by_tenant, submit, gpus, start, end, isolated, samples
+    )
     try:
         _check_sums(saved)
     except InvalidInputError as error:
@@ -375,6 +389,9 @@ FEWER_IS_BETTER = frozenset(
         "bounded_slowdown_mean",
         "rho_mean",
         "rho_worst",
+        "finish_time_fairness_mean",
+        "finish_time_fairness_worst",
+        "unfair",
         "stops_per_job",
         "moves_per_job",
         "resizes_per_job",

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,6 +48,9 @@ def unusable_parts(gpus: Ints, largest: int) -> list[int]:
 # While no job is alive, hosts fail and are repaired unnoticed, without events. Time is in whole
 # microseconds.
 HOUR_US = 3600 * SECOND
+
+MOST_ALIVE = 1000
+"""Jobs whose shares are looked at in a sample."""
 
 
 class Outage(NamedTuple):
@@ -159,7 +163,9 @@ class Loop(Book):
         self.held_gpu_us = [0] * len(ledger.models)
         """GPU time held on each model, where there are several."""
         self.events = self.decisions = 0
-        self.samples: list[tuple[int, int, int, int, int]] = []
+        self.samples: list[tuple[int, int, int, int, int, int]] = []
+        self.served_us = np.zeros(len(trace), dtype=np.int64)
+        """Time with GPUs of each job alive at the last sample."""
         self._unusable = unusable_parts(trace.gpus, max(ledger.sizes))
         self.sample_at = 0
         self.last_decision = -NEVER
@@ -202,7 +208,7 @@ class Loop(Book):
             waiting = len(self.alive) - len(self.place)
             fragments = sum(map(self._unusable.__getitem__, self.ledger.free))
             self.samples.append(
-                (self.sample_at, self.busy_gpus, len(self.place), waiting, fragments)
+                (self.sample_at, self.busy_gpus, len(self.place), waiting, fragments, self._jain())
             )
             self.sample_at += HOUR_US
         self.busy_gpu_us += self.busy_gpus * (time - self.now)
@@ -211,6 +217,28 @@ class Loop(Book):
                 self.held_gpu_us[model] += busy * (time - self.now)
         self.alive_us += len(self.alive) * (time - self.now)
         self.now = time
+
+    def _jain(self) -> int:
+        """Return Jain's fairness index of the jobs' shares of the last hour, in thousandths.
+
+        Of the jobs alive throughout it, a share is the GPU time that a job had over that of its
+        part of the cluster, one of as many as there are jobs, but of no more GPUs than it asks. It
+        is 1 if all are alike, and 1 / jobs if one has all. Where more than `MOST_ALIVE` are alive,
+        it is that of the first of them.
+
+        Source: Jain, Chiu and Hawe, "A quantitative measure of fairness and discrimination for
+        resource allocation in shared computer systems", DEC-TR-301, 1984.
+        """
+        count = len(self.alive)
+        jobs = np.fromiter(islice(self.alive, MOST_ALIVE), dtype=np.int64)
+        served = self.run_us[jobs] + self.running[jobs] * (self.sample_at - self.since[jobs])
+        had = np.minimum(served - self.served_us[jobs], HOUR_US)
+        self.served_us[jobs] = served
+        whole = self.trace.submit_us[jobs] <= self.sample_at - HOUR_US
+        gpus = self.trace.gpus[jobs[whole]]
+        share = had[whole] * gpus / np.minimum(gpus, self.ledger.total / max(count, 1))
+        squares = float(share @ share)
+        return round(1000 * float(share.sum()) ** 2 / (len(share) * squares)) if squares else 1000
 
     def _happen(self) -> None:
         """Let everything happen that happens now, then decide."""

@@ -36,8 +36,10 @@ class Result:
       the jobs alive.
     - `horizon_us`: the clock at the end.
     - `events`, `decisions`: how many there were.
-    - `samples`: per hour: time in µs, GPUs held, jobs running, jobs waiting, and free GPUs on which
-      jobs do not fit, in thousandths (see `fragmentation`).
+    - `isolated_us`: see `isolated_times`.
+    - `samples`: per hour: time in µs, GPUs held, jobs running, jobs waiting, free GPUs on which
+      jobs do not fit, in thousandths (see `fragmentation`), and Jain's index of the last hour's
+      shares, in thousandths (see `Loop`).
     - `rounds`: per decision by a solver: time in µs, and the gap of its first term, None without a
       bound; empty for lists.
     """
@@ -62,7 +64,8 @@ class Result:
     horizon_us: int
     events: int
     decisions: int
-    samples: tuple[tuple[int, int, int, int, int], ...] = ()
+    isolated_us: Ints
+    samples: tuple[tuple[int, int, int, int, int, int], ...] = ()
     rounds: tuple[tuple[int, float | None], ...] = ()
 
     def check(self) -> None:
@@ -123,11 +126,42 @@ def result_of(loop: Loop) -> Result:
         horizon_us=loop.now,
         events=loop.events,
         decisions=loop.decisions,
+        isolated_us=isolated_times(loop.trace, loop.end, loop.ledger.total),
         samples=tuple(loop.samples),
         rounds=tuple(loop.decider.rounds),
     )
     result.check()
     return result
+
+
+# Finish-time fairness: completion times over those on one's own part of the cluster.
+# Source: Mahajan et al., "Themis: fair and efficient GPU cluster scheduling", NSDI 2020, section 3;
+# what counts as fair is as in Zheng et al., "Shockwave", NSDI 2023, section 8.
+FAIR = 1.05
+"""Up to this times its isolated time a job's completion time is fair."""
+
+
+def isolated_times(trace: Trace, end_us: Ints, gpus: int) -> Ints:
+    """Return how long each job would take on its own part of the cluster, in microseconds.
+
+    The part is one of as many as there are jobs alive, at each time, in the replay: with fewer GPUs
+    than it asks a job runs so large a part of the time. After the last event it is as at the last.
+
+    `end_us`: int64 (jobs,), `NEVER` for a job that did not end. `gpus`: of the cluster.
+    """
+    ends = np.sort(end_us[end_us != NEVER])
+    times = np.unique(np.concatenate([trace.submit_us, ends]))
+    alive = np.searchsorted(np.sort(trace.submit_us), times, side="right")
+    alive = np.maximum(alive - np.searchsorted(ends, times, side="right"), 1)
+    isolated = np.empty(len(trace), dtype=np.int64)
+    for size in np.unique(trace.gpus).tolist():
+        jobs = np.flatnonzero(trace.gpus == size)
+        rate = np.minimum(1, gpus / (alive * size))
+        done = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(times))])
+        until = np.interp(trace.submit_us[jobs], times, done) + trace.work_us[jobs]
+        beyond = np.maximum(until - done[-1], 0) / rate[-1]
+        isolated[jobs] = np.rint(np.interp(until, done, times) + beyond) - trace.submit_us[jobs]
+    return np.maximum(isolated, 1)
 
 
 Measures: TypeAlias = dict[str, float]
@@ -206,6 +240,7 @@ def _of_jobs(result: Result, rows: Ints) -> Measures:
     work = trace.work_us[ended] / SECOND
     ranked, waits = np.sort(jct), np.sort(wait)
     slowdown = np.maximum(jct / np.maximum(work, SHORT_S), 1.0)
+    fairness = SECOND * jct / result.isolated_us[ended]
     due = rows[trace.deadline_us[rows] != NEVER]
     met = result.end_us[due] <= trace.deadline_us[due]
     measures = {
@@ -222,6 +257,9 @@ def _of_jobs(result: Result, rows: Ints) -> Measures:
         "bounded_slowdown_mean": _mean(slowdown),
         "rho_mean": _mean(jct / work),
         "rho_worst": float(np.max(jct / work, initial=0.0)),
+        "finish_time_fairness_mean": _mean(fairness),
+        "finish_time_fairness_worst": float(np.max(fairness, initial=0.0)),
+        "unfair": _mean((fairness > FAIR).astype(np.float64)),
         "stops_per_job": _mean(result.stops[rows]),
         "moves_per_job": _mean(result.moves[rows]),
     }
@@ -268,7 +306,7 @@ def _fragmentation(result: Result) -> float:
 
     GPUs of hosts that are away count as free ones on which nothing is lost.
     """
-    samples = np.array(result.samples, dtype=np.int64).reshape(-1, 5)
+    samples = np.array(result.samples, dtype=np.int64).reshape(-1, 6)
     free = len(samples) * result.gpus_total - int(samples[:, 1].sum())
     return float(samples[:, 4].sum()) / (PARTS * free) if free else 0.0
 

@@ -127,6 +127,7 @@ _COLUMNS = (
     "resizes",
     "on_model",
     "received_us",
+    "served_us",
 )
 _NUMBERS = (
     "now",

@@ -53,13 +53,15 @@ def test_measures_charts_sizes_tenants_and_assumptions_stand_on_it(tmp_path):
         "Waiting times",
         "GPUs held",
         "Jobs waiting",
+        "Finish-time fairness",
+        "Fairness of shares",
         "Mean completion time by GPUs of a job",
         "Mean wait by tenant",
         "Assumptions of all",
         "first-fit",
     ):
         assert text in page
-    assert page.count('<path class="line c2"') == 2 + 4
+    assert page.count('<path class="line c2"') == 4 + 4
     assert "Assumptions that differ" not in page
     assert "paired by seed" not in page
 

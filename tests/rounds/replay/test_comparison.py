@@ -23,7 +23,8 @@ def saved(policy: str, jct: float, seed: int = 0, **card: str | int) -> Saved:
         gpus=NONE,
         start_us=NONE,
         end_us=NONE,
-        samples=NONE.reshape(-1, 4),
+        isolated_us=NONE,
+        samples=NONE.reshape(-1, 5),
     )
 
 

@@ -14,6 +14,7 @@ from placewright.rounds.replay.measures import (
     by_size,
     by_tenant,
     interval,
+    isolated_times,
     measure,
     paired,
 )
@@ -62,6 +63,7 @@ def handmade(**changed: object) -> Result:
         "horizon_us": 100_000_000,
         "events": 9,
         "decisions": 7,
+        "isolated_us": ints(10_000_000, 20_000_000, 10_000_000, 60_000_000),
     }
     return Result(**{**columns, **changed})  # type: ignore[arg-type]
 
@@ -82,6 +84,9 @@ def test_measures_are_those_by_hand() -> None:
             "bounded_slowdown_mean": (1 + 25 / 20 + 40 / 10) / 3,
             "rho_mean": (1 + 25 / 20 + 40 / 5) / 3,
             "rho_worst": 40 / 5,
+            "finish_time_fairness_mean": (1 + 25 / 20 + 40 / 10) / 3,
+            "finish_time_fairness_worst": 40 / 10,
+            "unfair": 2 / 3,
             "stops_per_job": 1 / 4,
             "moves_per_job": 2 / 4,
             "deadlines_met": 1 / 3,
@@ -96,6 +101,27 @@ def test_measures_are_those_by_hand() -> None:
             "decisions": 7,
         }
     )
+
+
+def test_isolated_times_by_hand() -> None:
+    """Two jobs are alive until 20 s: a part is 4 GPUs, on which the job of 8 runs half its time.
+
+    It is done after 10 s; the others run all the time. One that is alone, and asks twice the GPUs
+    that there are, takes twice its work.
+    """
+    found = handmade()
+    isolated = isolated_times(found.trace, found.end_us, 8)
+    assert isolated.tolist() == found.isolated_us.tolist()
+    alone = Trace.of(ints(0), ints(8), ints(5_000_000))
+    assert isolated_times(alone, ints(NEVER), 4).tolist() == [10_000_000]
+
+
+def test_jains_index_of_shares_of_an_hour() -> None:
+    """Of two jobs on one GPU one runs for two hours, the other waits: 1/2; then it is alone: 1."""
+    hour = 3_600_000_000
+    trace = Trace.of(ints(0, 0), ints(1, 1), ints(2 * hour + 1, 2 * hour))
+    samples = play(trace, ReplaySpec("fifo", (1,))).samples
+    assert [sample[5] for sample in samples] == [1000, 500, 500, 1000, 1000]
 
 
 def test_size_classes_and_tenants_part_the_jobs() -> None:
@@ -172,6 +198,7 @@ def test_percentiles_are_elements_from_0() -> None:
         run_us=trace.work_us,
         overhead_us=column,
         lost_us=column,
+        isolated_us=trace.work_us,
     )
     measures = measure(result)
     assert [measures[f"jct_{one}_s"] for one in ("p50", "p90", "p99")] == [101, 181, 199]
