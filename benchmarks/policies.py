@@ -298,7 +298,9 @@ class SizesCase(Case):
         sizes = [
             name
             for name, policy in POLICIES.items()
-            if isinstance(policy, ElasticPolicy) and policy.sizes
+            if isinstance(policy, ElasticPolicy)
+            and policy.sizes
+            and "deadline_us" not in policy.sees
         ]
         policies = ["edf", "2d-las", "gandiva", "elasticflow"] if self.due else ["srsf", *sizes]
         for policy in policies:

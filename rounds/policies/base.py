@@ -239,7 +239,8 @@ class ElasticPolicy:
     host that is lost, with what the others have, and loses no work: others of its workers have it.
     `sizes`: whether jobs may have other numbers of GPUs than they ask; without it the trace needs
     no options, and of those that it has only these count.
-    `one_model`: whether it chooses among GPUs of one model only.
+    `returns`: whether it chooses which host on loan goes back, of those that have a planned outage
+    at some time. `one_model`: whether it chooses among GPUs of one model only.
     """
 
     name: str
@@ -247,6 +248,7 @@ class ElasticPolicy:
     needs: frozenset[str] = field(default_factory=frozenset)
     survives: bool = False
     sizes: bool = True
+    returns: bool = False
     one_model: bool = False
 
     @property

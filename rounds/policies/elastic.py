@@ -290,7 +290,8 @@ def _others(jobs: Columns, options: int) -> Bools:
 # A job asks its base demand. Who runs keeps it; who waits starts by shortest time left, skipping
 # who does not fit. What is left goes to jobs that run, as the seconds that it saves them add up to
 # most. So growth is given back when others come; hosts that are on loan are hosts with planned
-# outages, and when one goes back jobs that have others go on with these.
+# outages. When one goes back it is that which takes the fewest GPUs from jobs that stop, and jobs
+# that have others go on with these.
 # Source: Li et al., "Lyra: elastic scheduling for deep learning clusters", EuroSys 2023, section 5.
 def lyra(jobs: Columns, offer: Offer) -> Ints:
     """Choose base demands, then growth."""
@@ -450,7 +451,7 @@ ELASTIC = (
     _elastic("pollux", partial(by_goodput, -1.0, POLLUX_WAITS), _AGE),
     _elastic("afs-l", afs, _LEFT, one_model=True),
     _elastic("ones", ones, _LEFT),
-    _elastic("lyra", lyra, _LEFT, survives=True),
+    _elastic("lyra", lyra, _LEFT, survives=True, returns=True),
     _elastic("rubick", rubick, _AGE),
     _elastic("unicron", unicron, survives=True),
     _elastic("oobleck", oobleck, survives=True),

@@ -16,7 +16,9 @@ GPUs by marginal return; the hysteresis is ours.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,19 +39,31 @@ class Profile:
     """GPUs that are free from now on: `free[i]` from `times[i]` until the next time, in order."""
 
     def __init__(self, now: float, free: int) -> None:
-        self.times: Floats = np.array([now])
-        self.free: Ints = np.array([free], dtype=np.int64)
+        self._times, self._free = np.empty(DEPTH + 2), np.empty(DEPTH + 2, dtype=np.int64)
+        self._times[0], self._free[0], self._count = now, free, 1
+
+    @property
+    def times(self) -> Floats:
+        """Times at which it changes."""
+        return self._times[: self._count]
+
+    @property
+    def free(self) -> Ints:
+        """GPUs that are free from each of these times on."""
+        return self._free[: self._count]
 
     def take(self, until: float, sizes: Ints) -> None:
         """Take GPUs of each interval until a time; the last interval is cut there."""
-        last = len(sizes)
-        if last == len(self.times) or self.times[last] > until:
-            self.times = np.insert(self.times, last, until)
-            self.free = np.insert(self.free, last, self.free[last - 1])
-        self.free[:last] -= sizes
-        if len(self.times) > DEPTH:
-            self.times = self.times[:DEPTH]
-            self.free = np.append(self.free[: DEPTH - 1], self.free[DEPTH - 1 :].min())
+        last, count = len(sizes), self._count
+        if last == count or self._times[last] > until:
+            for rows in (self._times, self._free):
+                rows[last + 1 : count + 1] = rows[last:count]
+            self._times[last], self._free[last] = until, self._free[last - 1]
+            self._count += 1
+        self._free[:last] -= sizes
+        if self._count > DEPTH:
+            self._free[DEPTH - 1] = self._free[DEPTH - 1 : self._count].min()
+            self._count = DEPTH
 
 
 @dataclass(slots=True, eq=False)
@@ -144,19 +158,18 @@ class ElasticFlow(Chooser):
         numbers, ladder = jobs.numbers, Ladder(jobs, offer)
         demands = self._demands(jobs, offer, ladder)
         now, free = int(jobs.now_us[0]), int(offer.open_gpus.sum())
-        by_deadline = sorted(
-            (row for row, job in enumerate(numbers.tolist()) if job in self._promised),
-            key=lambda row: demands[row].deadline,
-        )
-        planned, late = self._best(now, free, [demands[row] for row in by_deadline])
+        due = jobs.deadline_us.tolist()
+        promised = (row for row, job in enumerate(numbers.tolist()) if job in self._promised)
+        by_deadline = sorted(promised, key=due.__getitem__)
+        planned, late = self._best(now, free, list(map(demands, by_deadline)))
         for row, job in enumerate(numbers.tolist()):
             if job <= self._came:
                 continue
-            demand = demands[row]
+            demand = demands(row)
             if demand.deadline == NEVER or not demand.can_end(now):
                 continue
-            tried = sorted([*by_deadline, row], key=lambda one: demands[one].deadline)
-            found, later = self._best(now, free, [demands[one] for one in tried], demand)
+            tried = sorted([*by_deadline, row], key=due.__getitem__)
+            found, later = self._best(now, free, list(map(demands, tried)), demand)
             if later <= late:
                 self._promised.add(job)
                 by_deadline, planned, late = tried, found, later
@@ -164,27 +177,27 @@ class ElasticFlow(Chooser):
         sizes = dict(zip(by_deadline, planned, strict=True))
         return self._given(jobs, ladder, demands, sizes)
 
-    def _demands(self, jobs: Columns, offer: Offer, ladder: Ladder) -> list[Demand]:
-        """Return what each job needs."""
+    def _demands(self, jobs: Columns, offer: Offer, ladder: Ladder) -> Callable[[int], Demand]:
+        """Return what tells what a job needs, by its row."""
         at, starts = ladder.place_of(jobs.option), offer.start_us[:, ladder.order]
         left, due, deadline = jobs.remaining_us, jobs.overhead_due_us, jobs.deadline_us
-        made = []
-        for row in range(len(jobs)):
+
+        @cache
+        def demand(row: int) -> Demand:
             useful = (ladder.speeds[row, :-1] > 0).nonzero()[0]
             has = at[row] >= 0 and bool((useful == at[row]).any())
-            made.append(
-                Demand(
-                    places=useful,
-                    gpus=ladder.gpus[useful],
-                    speeds=ladder.speeds[row, useful],
-                    starts=starts[row, useful].astype(np.float64),
-                    at=int(useful.searchsorted(at[row])) if has else -1,
-                    due=float(due[row]),
-                    left=float(left[row]),
-                    deadline=float(deadline[row]),
-                )
+            return Demand(
+                places=useful,
+                gpus=ladder.gpus[useful],
+                speeds=ladder.speeds[row, useful],
+                starts=starts[row, useful].astype(np.float64),
+                at=int(useful.searchsorted(at[row])) if has else -1,
+                due=float(due[row]),
+                left=float(left[row]),
+                deadline=float(deadline[row]),
             )
-        return made
+
+        return demand
 
     def _best(
         self, now: int, free: int, demands: list[Demand], new: Demand | None = None
@@ -197,21 +210,25 @@ class ElasticFlow(Chooser):
         return other if other[1] < kept[1] else kept
 
     def _given(
-        self, jobs: Columns, ladder: Ladder, demands: list[Demand], sizes: dict[int, int]
+        self,
+        jobs: Columns,
+        ladder: Ladder,
+        demands: Callable[[int], Demand],
+        sizes: dict[int, int],
     ) -> Ints:
         """Return options: those planned, grown by what is left, and the rest for the others."""
         promised = np.zeros(len(jobs), dtype=np.bool_)
         promised[list(sizes)] = True
         for row, option in sizes.items():
             if option >= 0:
-                ladder.take(row, int(demands[row].places[option]))
+                ladder.take(row, int(demands(row).places[option]))
         least = ladder.speeds[ladder.rows, ladder.after[:, -1]]
         ladder.climb(
             lambda rows, more, now, then: int(((then - now) / least[rows] / more).argmax()),
             promised,
         )
         for row in sizes:
-            demand, grown = demands[row], int(ladder.at[row])
+            demand, grown = demands(row), int(ladder.at[row])
             if demand.at < 0 or grown <= demand.places[demand.at]:
                 continue
             option = int(demand.places.searchsorted(grown))
@@ -221,7 +238,9 @@ class ElasticFlow(Chooser):
         others = (~promised).nonzero()[0]
         asked = ladder.least(np.ones(len(jobs)))
         for row in others[np.argsort(jobs.option[others] < 0, kind="stable")].tolist():
-            demand = demands[row]
+            if not ladder.free:
+                break
+            demand = demands(row)
             wanted = int(asked[row]) if demand.at < 0 else int(demand.places[demand.at])
             for option in demand.places[demand.places <= wanted][::-1].tolist():
                 if ladder.take(row, option):

@@ -121,6 +121,28 @@ class ElasticDecider(Decider):
                 return number, tuple(place)
         return None
 
+    def returns(self, loop: Loop, host: int) -> int:
+        """Return the host on loan, like this one, that takes the fewest GPUs from jobs.
+
+        First those of jobs that stop with it, all of theirs, then those of jobs that go on.
+        """
+        ledger = loop.ledger
+        like = [
+            other
+            for other in (loop.on_loan if self._policy.returns else ())
+            if other not in ledger.closed
+            and ledger.sizes[other] == ledger.sizes[host]
+            and ledger.model_of[other] == ledger.model_of[host]
+        ]
+        costs = {other: [0, 0] for other in like}
+        for job, place in loop.place.items():
+            for other, gpus in place:
+                if other in costs:
+                    goes_on = self.survives(loop, job, other) is not None
+                    costs[other][0] += 0 if goes_on else loop.gpus[job]
+                    costs[other][1] += gpus
+        return min(like, key=lambda other: (costs[other], other != host), default=host)
+
 
 def offer_of(loop: Loop, jobs: Ints) -> Offer:
     """Return what a policy may choose from for these jobs now."""

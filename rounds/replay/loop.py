@@ -113,6 +113,10 @@ class Decider(ABC):
         """Return the option and the place with which a job goes on without a host; None: not."""
         return None
 
+    def returns(self, loop: Loop, host: int) -> int:  # noqa: ARG002
+        """Return which host goes in place of this one, whose planned outage begins."""
+        return host
+
     def wakes_us(self, loop: Loop) -> int:  # noqa: ARG002
         """Return when the decider wants to be asked although nothing happens; else `NEVER`."""
         return NEVER
@@ -158,6 +162,9 @@ class Loop(Book):
         self.next_arrival = 0
         self._outages = sorted(outages, key=lambda outage: outage.begin_us, reverse=True)
         self.outages_left = len(outages)
+        self.on_loan = sorted({outage.host for outage in outages if not outage.loses})
+        self.goes_for: dict[int, int] = {}
+        """The host that goes in place of one whose planned outage has begun."""
         self.repairs: list[tuple[int, int]] = []
         self.busy_gpu_us = self.alive_us = 0
         self.held_gpu_us = [0] * len(ledger.models)
@@ -302,10 +309,19 @@ class Loop(Book):
         del self.alive[job]
         self.decider.leave(self, job)
 
+    def _host_of(self, outage: Outage) -> int:
+        """Return the host that goes: the same one in all planned outages that overlap."""
+        if outage.loses:
+            return outage.host
+        if self.goes_for.get(outage.host, -1) not in self.ledger.closed:
+            self.goes_for[outage.host] = self.decider.returns(self, outage.host)
+        return self.goes_for[outage.host]
+
     def _fail(self, outage: Outage) -> None:
-        stopped = [j for j, place in self.place.items() if any(h == outage.host for h, _ in place)]
+        host = self._host_of(outage)
+        stopped = [j for j, place in self.place.items() if any(h == host for h, _ in place)]
         for job in stopped:
-            kept = self.decider.survives(self, job, outage.host)
+            kept = self.decider.survives(self, job, host)
             if kept is not None:
                 self.change(job, *kept)
                 continue
@@ -319,8 +335,8 @@ class Loop(Book):
             if outage.loses:
                 self.overhead_due[job] = 0
             self.decider.arrive(self, job)
-        self.ledger.close(outage.host)
-        heappush(self.repairs, (outage.end_us, outage.host))
+        self.ledger.close(host)
+        heappush(self.repairs, (outage.end_us, host))
 
 
 def read_outages(path: str | os.PathLike[str], hosts: int) -> tuple[Outage, ...]:

@@ -155,6 +155,7 @@ def save(loop: Loop, path: Path, key: str) -> None:
         "alive": list(loop.alive),
         "outages_left": loop.outages_left,
         "repairs": loop.repairs,
+        "goes_for": list(loop.goes_for.items()),
         "held_gpu_us": loop.held_gpu_us,
         "more_gpu_us": list(loop.more_gpu_us.items()),
         "decider": loop.decider.state(),
@@ -189,6 +190,7 @@ def restore(loop: Loop, path: Path, key: str) -> bool:
     loop.outages_left = state["outages_left"]
     for jobs in map(tuple, state["together"]):
         loop.together.update(dict.fromkeys(jobs, jobs))
+    loop.goes_for = dict(state["goes_for"])
     loop.held_gpu_us = state["held_gpu_us"]
     loop.more_gpu_us = dict(state["more_gpu_us"])
     for job, place in state["place"]:

@@ -133,6 +133,30 @@ def test_a_job_goes_on_without_a_lost_host(survives: bool, lost: int) -> None:
     assert loop.end.tolist() == [(60 + 4 + 2 * (64 + lost)) * SECOND]
 
 
+def test_of_hosts_on_loan_those_go_back_that_take_the_fewest_gpus() -> None:
+    """Hosts whose jobs have 12, 16 and 4 GPUs: the third goes for the first, whatever overlaps.
+
+    Then a job of 4 is on each of the others: of equal ones the host goes that is named.
+    """
+    trace = sized(trace_of((0, 4, 99), (0, 12, 99), (0, 4, 99)), {4: [1, 0, 1], 12: [0, 1, 0]})
+    policy = ElasticPolicy(
+        "script",
+        partial(Scripted, {0: [0, 1, 0], 5: [0, -1, 0]}),
+        frozenset({"now_us"}),
+        returns=True,
+    )
+    times = ((0, 5), (0, 6), (1, 20))
+    outages = [Outage(h, t * SECOND, 50 * SECOND, loses=False) for h, t in times]
+    outages += [Outage(2, 21 * SECOND, 50 * SECOND, loses=False)]
+    loop = Loop(trace, HostLedger([8, 8, 8]), ElasticDecider(policy), outages=outages)
+    loop.run(until_us=SECOND)
+    assert loop.place == {1: ((0, 8), (1, 4)), 0: ((1, 4),), 2: ((2, 4),)}
+    loop.run(until_us=20 * SECOND)
+    assert loop.ledger.closed == {2}
+    loop.run(until_us=21 * SECOND)
+    assert loop.ledger.closed == {1, 2}
+
+
 def test_models_of_gpus_have_speeds_and_times_of_their_own() -> None:
     """20 s of work: 10 on two slow GPUs at 1/4, then on two fast ones."""
     plain = trace_of((0, 2, 20))
