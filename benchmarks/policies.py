@@ -268,14 +268,17 @@ class SizesCase(Case):
     def spec(self, policy: str, placer: Placer) -> ReplaySpec:
         """Return the assumptions."""
         base = 54.0 if sum(self.hosts) >= 256 else 29.0
+        moves = placer != "counting" and isinstance(POLICIES[policy], ElasticPolicy)
         starts = tuple((gpus, base + 2 * gpus.bit_length()) for gpus in (1, 2, 4, 8, 16, 32, 64))
         return ReplaySpec(
             policy,
             self.hosts,
             placer=placer,
+            places="free" if moves else "kept",
             every_s=60,
             at_most_every=True,
             start_s=30,
+            move_s=30,
             start_by_gpus=starts if self.due else (),
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 from placewright.array_types import Ints
 from placewright.instances.traces.trace import SPEED_BY_OPTION, SPREAD_SPEED, RunOption
 from placewright.rounds.policies.base import Columns, ElasticPolicy, Offer
-from placewright.rounds.replay.book import Place
+from placewright.rounds.replay.book import Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.settings import InternalError
 
@@ -19,12 +19,13 @@ class ElasticDecider(Decider):
 
     Who keeps its option keeps its place. All that change are taken off their GPUs and placed anew
     with those that start, the largest first, on their own hosts where these have room; a job that
-    no hosts have room for gets the next smaller option of its model that fits, or waits.
+    no hosts have room for gets the next smaller option of its model that fits, or waits. With
+    places that are free all jobs are placed anew in this way, where more then get their options.
     """
 
-    def __init__(self, policy: ElasticPolicy) -> None:
+    def __init__(self, policy: ElasticPolicy, places: Places = "kept") -> None:
         super().__init__()
-        self._policy, self._chooser = policy, policy.chooser()
+        self._policy, self._chooser, self._places = policy, policy.chooser(), places
 
     def state(self) -> Any:
         """Return the state of the policy."""
@@ -71,13 +72,39 @@ class ElasticDecider(Decider):
 
     def _placed(self, loop: Loop, chosen: dict[int, int]) -> dict[int, tuple[int, Place]]:
         """Return option and place of each job that runs; the ledger has them then."""
-        ledger, options = loop.ledger, loop.trace.options
-        runs: dict[int, tuple[int, Place]] = {}
-        for job, place in loop.place.items():
-            if chosen[job] == loop.option[job]:
-                runs[job] = (chosen[job], place)
-            else:
+        ledger = loop.ledger
+        for place in loop.place.values():
+            ledger.release(place)
+        kept = {
+            job: (chosen[job], place)
+            for job, place in loop.place.items()
+            if chosen[job] == loop.option[job]
+        }
+        runs = self._fitted(loop, chosen, kept)
+        wanted = {job: option for job, option in chosen.items() if option >= 0}
+
+        def lacking(runs: dict[int, tuple[int, Place]]) -> int:
+            return sum(job not in runs or runs[job][0] != wanted[job] for job in wanted)
+
+        if self._places == "free" and lacking(runs):
+            for _, place in runs.values():
                 ledger.release(place)
+            anew = self._fitted(loop, chosen, {})
+            if lacking(anew) < lacking(runs):
+                return anew
+            for _, place in anew.values():
+                ledger.release(place)
+            for _, place in runs.values():
+                ledger.take(place)
+        return runs
+
+    def _fitted(
+        self, loop: Loop, chosen: dict[int, int], kept: dict[int, tuple[int, Place]]
+    ) -> dict[int, tuple[int, Place]]:
+        """Place all others beside those that are kept, and take their GPUs."""
+        ledger, options, runs = loop.ledger, loop.trace.options, dict(kept)
+        for _, place in kept.values():
+            ledger.take(place)
         todo = [job for job, option in chosen.items() if option >= 0 and job not in runs]
         todo.sort(key=lambda job: -options[chosen[job]].gpus)
         for job in todo:

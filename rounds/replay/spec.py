@@ -230,7 +230,7 @@ class ReplaySpec:
 
     - `policy`: name of a policy.
     - `hosts`, `gpu_models`: GPUs of each host, and their model where hosts have one.
-    - `placer`, `places`: see `HostLedger` and `PreemptiveList`.
+    - `placer`, `places`: see `HostLedger`, and `PreemptiveList` or `ElasticDecider`.
     - `every_s`, `at_most_every`, `leases`: see `Trigger`; None: after every event.
     - `start_s`, `stop_s`, `move_s`, `checkpoint_s`, `charge`: see `Costs`; `start_table` names a
       table of starts by model and GPUs in place of `start_s`, and `start_by_gpus` has pairs of
@@ -539,7 +539,7 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
     if isinstance(policy, QuotaPolicy):
         return quota_list(policy, trace, spec.hosts, spec.quotas)
     if isinstance(policy, ElasticPolicy):
-        return ElasticDecider(policy)
+        return ElasticDecider(policy, spec.places)
     if isinstance(policy, GroupPolicy):
         return GroupDecider(policy, GroupSpeeds(trace), spec.places)
     return list_decider(policy, len(trace), spec.places)

@@ -103,6 +103,27 @@ def test_a_job_without_a_place_of_its_size_gets_the_next_smaller_one() -> None:
     assert loop.place == {0: ((0, 3),), 1: ((1, 3),), 2: ((0, 1),)}
 
 
+def test_jobs_are_moved_for_one_that_has_no_place_where_places_are_free() -> None:
+    """Two jobs of 2 on a host each of 4; one of 4 comes: one of them moves, for 10 s."""
+    trace = sized(trace_of((0, 2, 50), (0, 2, 50), (0, 2, 3), (5, 4, 50)), {2: 1.0, 4: 2.0})
+    policy = ElasticPolicy(
+        "script",
+        partial(Scripted, {0: [0, -1, 0, -1], 2: [0, 0, 0, -1], 5: [0, 0, -1, 1]}),
+        frozenset({"now_us"}),
+    )
+    loop = Loop(
+        trace,
+        HostLedger([4, 4]),
+        ElasticDecider(policy, "free"),
+        costs=Costs(move_us=10 * SECOND),
+    )
+    loop.run(until_us=6 * SECOND)
+    assert loop.place == {0: ((1, 2),), 1: ((1, 2),), 3: ((0, 4),)}
+    assert loop.moves.tolist() == [1, 0, 0, 0]
+    loop.run()
+    assert loop.end.tolist() == [60 * SECOND, 52 * SECOND, 3 * SECOND, 30 * SECOND]
+
+
 def test_speeds_of_spread_places() -> None:
     """4 GPUs on hosts with 2 and 3 free are spread: 4 s at speed 1/2."""
     trace = sized(
@@ -233,7 +254,9 @@ def random_loop(seed: int, policy: ElasticPolicy = RANDOM) -> Loop:
     return Loop(
         trace,
         ledger,
-        ElasticDecider(replace(policy, survives=bool(rng.integers(2)))),
+        ElasticDecider(
+            replace(policy, survives=bool(rng.integers(2))), ("kept", "free")[seed // 3 % 2]
+        ),
         costs=Costs(
             start_us=int(rng.integers(3)) * SECOND,
             by_gpus_us=((1, SECOND), (3, 3 * SECOND)) if rng.random() < 0.5 else (),
