@@ -15,6 +15,12 @@ from placewright.instances.errors import InvalidInputError, Path, merged
 MAX_SHOWN = 5
 
 
+def refuse_text(names: Sequence[str], what: str, path: Path) -> None:
+    """Refuse one name where a list of names is expected, which would be read letter by letter."""
+    if isinstance(names, str):
+        raise InvalidInputError(f"expected a list of {what}", path, names)
+
+
 def check_unique(names: Iterable[str], what: str, path: Path, last: Path = ("name",)) -> None:
     """Refuse a name given twice in the list at `path`, whose entries have it at `last`.
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from placewright.instances.checks.round import checked, hosts_by_name, known_hosts
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import Hardware
-from placewright.instances.derived.names import check_known
+from placewright.instances.derived.names import check_known, refuse_text
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.job import Job
@@ -209,6 +209,7 @@ def with_policy(
 
 def _expanded(round_: Round, hosts: Sequence[str]) -> frozenset[str]:
     """Return the hosts that the names and ranges stand for."""
+    refuse_text(hosts, "hosts", ("hosts",))
     if not hosts:
         raise InvalidInputError("expected at least one host", ("hosts",), hosts)
     known = hosts_by_name(round_.cluster)
@@ -261,6 +262,7 @@ def return_hosts(round: Round, hosts: Sequence[str], count: int) -> Round:  # no
         among their kinds of hardware.
     """
     round = checked(round)  # noqa: A001
+    refuse_text(hosts, "hosts", ("hosts",))
     known = hosts_by_name(round.cluster)
     loaned = dict.fromkeys(
         one for i, name in enumerate(hosts) for one in known_hosts(name, known, ("hosts", i))

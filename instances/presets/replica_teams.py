@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from placewright.instances.checks.round import checked
-from placewright.instances.derived.names import check_known
+from placewright.instances.derived.names import check_known, refuse_text
 from placewright.instances.documents.arrangement import Apart
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
@@ -141,6 +141,7 @@ def _chosen(round_: Round, copies: int, jobs: Sequence[str] | None) -> list[int]
     """Return the indices of the jobs whose hosts are to be protected."""
     if jobs is None:
         return [i for i, job in enumerate(round_.jobs) if len(hosts_of(job)) >= copies]
+    refuse_text(jobs, "jobs", ("job",))
     index = {job.name: i for i, job in enumerate(round_.jobs)}
     for name in jobs:
         check_known(name, index, "job", ("job",))

@@ -193,6 +193,9 @@ def test_presets_apply_to_generated_rounds() -> None:
     ("make", "message"),
     [
         (lambda: presets.drain(ROUND, []), "hosts: []: expected at least one host"),
+        (lambda: presets.drain(ROUND, "h08"), "hosts: 'h08': expected a list of hosts"),
+        (lambda: presets.hot_swap(ROUND, "h08"), "hosts: 'h08': expected a list of hosts"),
+        (lambda: presets.return_hosts(ROUND, "h08", 1), "hosts: 'h08': expected a list of hosts"),
         (lambda: presets.drain(ROUND, ["h08", "z"]), "hosts[1]: 'z': unknown host z; expected"),
         (lambda: presets.drain(ROUND, ["h8"]), "hosts[0]: 'h8': unknown host h8; expected hosts"),
         (lambda: presets.hot_swap(ROUND, []), "hosts: []: expected at least one host"),

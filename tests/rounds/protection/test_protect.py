@@ -86,11 +86,12 @@ def test_hosts_without_memory_are_unprotected() -> None:
         (2, "rock", 1, None, "level: 'rock': unknown level"),
         (2, "rack", 0, None, "memory: 0: expected 1 to 1,000,000,000"),
         (2, "rack", 1, ["b"], "job: 'b': unknown job"),
+        (2, "rack", 1, "ab", "job: 'ab': expected a list of jobs"),
         (5, "rack", 1, ["a"], "job: 'a': runs on 4 hosts; expected a job on 5 hosts or more"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    copies: int, level: str, memory: int, job: list[str] | None, said: str
+    copies: int, level: str, memory: int, job: list[str] | str | None, said: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=said):
         replica_teams(round_of((2, 2), {"a": (2, 2)}, "1Ti"), copies, level, memory, job)
