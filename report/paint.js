@@ -232,6 +232,28 @@ function glyph(context, text, x, y, size, colour, height = size) {
   context.textBaseline = "alphabetic";
 }
 
+// Lines between GPUs of a picked job on a host, the better the link the thicker; none where all links are alike.
+function paintLinks(context, placed, host, gpus) {
+  const links = MAP.links[MAP.linksOf[host]], half = (placed.pitch - 1) / 2;
+  if (!links || new Set(links.rows.flat()).size < 3) return;
+  const order = links.words.map((text) => text.split(":")[0]);
+  for (const [n, a] of gpus.entries()) {
+    for (const b of gpus.slice(n + 1)) {
+      const rank = order.indexOf(links.rows[a - MAP.start[host]][b - MAP.start[host]]);
+      if (rank < 0) continue;
+      const [[x, y], [to, below]] = [cornerOf(placed, a), cornerOf(placed, b)];
+      for (const [colour, wider] of [[PAINT.colours.card, 2], [PAINT.colours.ink, 0]]) {
+        context.strokeStyle = colour;
+        context.lineWidth = wider + 1 + (2 * rank) / Math.max(1, order.length - 1);
+        context.beginPath();
+        context.moveTo(x + half, y + half);
+        context.quadraticCurveTo((x + to) / 2 + half, Math.min(y, below) - half, to + half, below + half);
+        context.stroke();
+      }
+    }
+  }
+}
+
 function paintPicked(context, placed, seen) {
   const shown = new Set(seen.flatMap(({ box }) => box.hosts));
   const states = isDifference(VIEW.state) ? differenceOf(VIEW.state).slice(0, 2) : [VIEW.state];
@@ -254,6 +276,12 @@ function paintPicked(context, placed, seen) {
       }
     }
   }
+  const last = VIEW.picked < 0 || placed.pitch < NAMED ? [] : placesOf(states.at(-1)).get(VIEW.picked) || [];
+  const onHost = new Map();
+  for (const [first, next] of last) {
+    for (let gpu = first; gpu < next; gpu++) onHost.set(MAP.hostOf[gpu], [...(onHost.get(MAP.hostOf[gpu]) || []), gpu]);
+  }
+  for (const [host, gpus] of onHost) if (shown.has(host)) paintLinks(context, placed, host, gpus);
   if (VIEW.cursor >= 0 && shown.has(MAP.hostOf[VIEW.cursor])) {
     const [x, y] = cornerOf(placed, VIEW.cursor), size = placed.pitch - 1;
     context.setLineDash([3, 2]);

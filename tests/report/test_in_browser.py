@@ -302,11 +302,20 @@ def test_without_script_all_but_map_and_jobs_can_be_read(show, browser, tmp_path
     assert file.stat().st_size < 200_000
 
 
+COUNT_CURVES = """() => {
+  window.curves = 0;
+  const context = CanvasRenderingContext2D.prototype, draw = context.quadraticCurveTo;
+  context.quadraticCurveTo = function (...all) { window.curves += 1; draw.apply(this, all); };
+}"""
+
+
 def test_the_links_of_a_picked_job_are_marked_in_the_matrix_of_its_host(show):
     round_ = load_round(Path(verification.__file__).parents[1] / "library" / "gpu-pairs.yaml")
     plan = solve_round(round_, isolation="none")
     page = show(render_report(round_, plan))
+    page.evaluate(COUNT_CURVES)
     page.locator("#job-table tbody tr", has_text="double-0").first.click()
+    page.wait_for_function("window.curves > 0")  # a line between its two GPUs, on the map
     matrix = page.locator("#picked table.links")
     assert matrix.locator("caption").inner_text() == "Links of h0"
     assert matrix.locator("tr").count() == 9
