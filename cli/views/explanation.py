@@ -16,7 +16,7 @@ from placewright.instances.derived.phrases import count, duration, several
 from placewright.instances.derived.reason_text import reason_text
 from placewright.instances.derived.source_words import LeftOut, by_reason, whys, words_of
 from placewright.instances.documents.bookkeeping import unsaid_of
-from placewright.instances.documents.caveats import hard_caveats
+from placewright.instances.documents.caveats import caveats_of, hard_caveats
 from placewright.instances.documents.plan import DecisionKind, Reason
 from placewright.instances.documents.quantities import amount_text
 from placewright.instances.policies import term_of
@@ -292,6 +292,8 @@ def _lines(job: Job, explanation: Explanation, plan: Plan | None, most: int) -> 
         yield f"  Not in the round, and so not looked at: {several(unsaid)}"
     if told := [*(one.text for one in hard_caveats(job.annotations)), *explanation.of_hosts]:
         yield f"  As far as the round knows: {several(told)}"
+    if soft := [one.text for one in caveats_of(job.annotations) if not one.hard]:
+        yield f"  Besides: {several(soft)}"
     if short := _short(job, explanation, plan):
         yield f"  In short: {short}"
     yield from (f"  {sentence}" for sentence in explanation.scheduler)

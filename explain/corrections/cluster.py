@@ -39,6 +39,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option
 from placewright.instances.documents.quantities import amount_text, write_amount
 from placewright.instances.documents.round import Round
+from placewright.instances.documents.source_keys import WAITING_PART
 from placewright.topology import Cluster
 from placewright.topology.units import WHOLE_GPU
 
@@ -200,7 +201,7 @@ def cluster_changes(
         pool_changes(round_, job),
         _quotas_of_regions(round_, job),
         _hosts_back(round_),
-        _ends(round_, set(started)),
+        _ends(round_, {*started, job.name.removesuffix(WAITING_PART)}),
         _give_way(round_, started),
         _data(round_, job),
     )
@@ -322,10 +323,13 @@ def _edits(verb: str) -> Callable[[Sequence[str]], tuple[Edit, ...]]:
     return lambda names: (edit_of(**{verb: list(names)}),)
 
 
-def _ends(round_: Round, started: set[str]) -> Iterator[Change]:
-    """Yield the time when running jobs are expected to end, and the end of all others."""
+def _ends(round_: Round, but: set[str]) -> Iterator[Change]:
+    """Yield the time when running jobs are expected to end, and the end of all others.
+
+    `but`: jobs whose end is none: those that a plan starts, and the part of the gang that runs.
+    """
     now = round_.now
-    running = [one for one in round_.jobs if one.running is not None and one.name not in started]
+    running = [one for one in round_.jobs if one.running is not None and one.name not in but]
     ends = {one.name: expected_end(one, now) for one in running}
     known = sorted((end, name) for name, end in ends.items() if end is not None and end > now)
     horizons = (*(now + seconds for seconds in HORIZONS), known[-1][0] if known else now)

@@ -192,6 +192,7 @@ THREADS = [
     Case("i9", "plan", ("ml/ga start n000", "ml/gb wait")),
     Case(("i9", half_started), "ml/ga:waiting", (NO, "Deadlock: ml/ga and ml/gb", "stop ml/ga")),
     Case("i10", "ml/g:waiting", (NO, "job ml/g runs (16 GPUs", "job ml/thief runs (8 GPUs")),
+    Case("i10", "ml/g:waiting?", ("wait until job ml/thief has ended",), ("until job ml/g has",)),
     Case("i11", "plan", ("ml/wait start n0",)),
     Case("i12", "ml/sp-1", (NO, "topology spread is not read in full"), (NOW,)),
 ]  # fmt: skip

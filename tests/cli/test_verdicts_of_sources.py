@@ -86,6 +86,7 @@ SLURM: list[tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[str, ...]]] =
     ("magnetic", {},
      {"resv": HOURS.format(name="m", minute="01", flags="MAGNETIC", state="ACTIVE")},
      ("whether reservation m takes it in without asking (MAGNETIC)",)),
+    ("a least time", {"time_minimum": 10}, {}, (NOW, "Besides: the least time (--time-min)")),
     ("several reservations", {"resv_name": "a,b"}, {}, ("asks for one of several reservations",)),
     ("a remote licence", {"licenses": "ansys@db:2"},
      {"licenses": "LicenseName=ansys@db\n    Total=2 Used=1 Free=1 Reserved=0 Remote=yes\n"},
@@ -176,6 +177,8 @@ KUBERNETES: list[tuple[str, list[Any], str, tuple[str, ...]]] = [
     ("other pods of KAI", [of_kai("k", -1, 2), pod("w", 4, meta=KAI, priority=50)], "ns/w", (NOW,)),
     ("Volcano's turn", [of_volcano(dequeueStrategy="fifo"), pod("w", 4, meta=VOLCANO)], "ns/w",
      (SO_FAR, "starts nobody before those ahead of it")),
+    ("a field of tomorrow", [pod("w", 1, fancyPlacement="yes")], "ns/w",
+     (NOW, "Besides: unknown fields (spec.fancyPlacement) are not read")),
     ("out of turn", [of_volcano(dequeueStrategy="traverse"), pod("w", 4, meta=VOLCANO)], "ns/w",
      (NOW,)),
 ]  # fmt: skip

@@ -86,6 +86,27 @@ def test_jobs_that_wait_are_told_why_and_holds_of_users_stay(empty):
 
 
 @pytest.mark.nightly
+def test_the_components_of_a_heterogeneous_job_start_together_or_wait(empty):
+    options = ("--nodes=1", "--gpus-per-node=8", "--time=60", "--hold")
+    number = empty.submit(*options, ":", "--nodes=2", "--gpus-per-node=4", "--time=60", "--hold")
+    for part in (number, number + 1):
+        empty.run("scontrol", "update", f"jobid={part}", f"AdminComment={HELD}")
+    blocks = run_on(empty, ["gpu00", "gpu01"], 8)
+    empty.settle(jobs=[blocks])
+    plan = solve_round(round_ := read(empty))
+    assert decision(plan, number).decision is DecisionKind.WAIT
+    after = apply(empty, round_, plan)
+    assert {after[one].state for one in (number, number + 1)} == {"PENDING"}
+    empty.run("scancel", str(blocks))
+    empty.settle()
+    plan = solve_round(round_ := read(empty))
+    assert decision(plan, number).decision is DecisionKind.START
+    empty.run("sh", text=slurm_script(round_, plan).text)
+    after = empty.settle(jobs=[number, number + 1])
+    assert {after[one].state for one in (number, number + 1)} == {"RUNNING"}
+
+
+@pytest.mark.nightly
 def test_a_job_whose_rules_are_not_obeyed_goes_back_to_slurm(empty):
     number = submit(empty, 1, 8, "--contiguous")
     plan = solve_round(round_ := read(empty))
