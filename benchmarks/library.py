@@ -139,6 +139,36 @@ def _linked(hosts: int, seed: int) -> Round:
     )
 
 
+def _staged(pipelines: int, hosts: int, seed: int, terms: Sequence[str]) -> Round:
+    """Pipelines after Acme: training in two sizes, an evaluation in waves, a metric on CPUs."""
+    draw = np.random.Generator(np.random.PCG64(seed))
+    jobs: list[dict[str, Any]] = []
+    for number in range(pipelines):
+        train, test, metric = f"p{number}-train", f"p{number}-test", f"p{number}-metric"
+        tasks, seconds = int(draw.choice((1, 1, 2, 4))), int(draw.integers(600, 7200))
+        sizes = [{"groups": [{"count": n, "gpu": 8}]} for n in (tasks, 2 * tasks)]
+        stage: dict[str, Any] = {"task_s": [seconds, seconds * 3 // 5]}
+        weight = int(draw.choice((1, 2, 4)))
+        evaluations = [{"groups": [{"count": int(draw.integers(4, 40)), "gpu": 1, "cpu": 4}]}]
+        waves = {"task_s": int(draw.integers(60, 900)), "after": [train], "gang": False}
+        end = {"task_s": int(draw.integers(60, 1800)), "after": [test]}
+        counted = [{"groups": [{"gpu": 0, "cpu": 8}]}]
+        jobs += [
+            {"name": train, "options": sizes, "stage": stage},
+            {"name": test, "options": evaluations, "stage": waves},
+            {"name": metric, "options": counted, "stage": end, "weight": weight},
+        ]
+    each = {"gpus": 8, "gpu_model": "A100", "cpu": 96}
+    return Round.model_validate(
+        {
+            "name": f"staged-{pipelines}",
+            "cluster": {"hosts": [{"name": f"h[0-{hosts - 1}]", **each}]},
+            "jobs": jobs,
+            "policy": {"formulation": "stages", "terms": list(terms)},
+        }
+    )
+
+
 def _on_fabric(fabric: FabricName, gpus: int, radix: int, jobs: int) -> Round:
     """Gangs of a generated mix on the leaves and spines of a network that is empty."""
     cluster = generate_fabric(fabric, gpus, radix=radix)
@@ -206,6 +236,10 @@ def _entries() -> Iterator[Entry]:
         yield own(f"storage-{hosts}", suite, "store of checkpoints", partial(_storage, hosts))
     for suite, hosts in suites[:2]:
         yield own(f"linked-{hosts}", suite, "links between GPUs", partial(_linked, hosts, 0))
+    for suite, pipelines, hosts in (("small", 8, 4), ("medium", 60, 16), ("large", 400, 64)):
+        for term in ("makespan", "completion"):
+            make = partial(_staged, pipelines, hosts, 0, (term, "spread"))
+            yield own(f"stages-{term}-{pipelines}", suite, f"pipelines, {term}", make)
     fabrics: tuple[tuple[str, FabricName, int, int, int], ...] = (
         ("small", "fat-tree", 256, 16, 40),
         ("small", "rail", 256, 32, 40),

@@ -28,6 +28,7 @@ from placewright.rounds.benchmark.results import (
     value_of,
 )
 from placewright.rounds.benchmark.run import FAILED, SKIPPED, Row
+from placewright.rounds.certificate import gap_of
 
 COLUMNS = (
     *("solver", "runs", "plans", "best", "proven"),
@@ -60,12 +61,15 @@ def summary_cells(one: Summary) -> tuple[str, ...]:
 
 def skipped_line(rows: Sequence[Row], left_out: Mapping[str, int]) -> str:
     """Say what was not run: of `left_out` solvers on how many rounds, and rows that say so."""
-    skipped = Counter((row.solver, row.note) for row in rows if row.status == SKIPPED)
-    parts = [f"{solver} on {count(n, 'round')} ({note})" for (solver, note), n in skipped.items()]
-    alike = Counter(left_out.values())
-    for rounds in alike:
-        names = ", ".join(name for name, n in left_out.items() if n == rounds)
-        parts.append(f"{names} on {count(rounds, 'round')} (other policies than gang)")
+    counts = Counter((row.note, row.solver) for row in rows if row.status == SKIPPED)
+    counts.update({("other policies than gang", name): n for name, n in left_out.items()})
+    alike: dict[tuple[str, int], list[str]] = {}
+    for (note, solver), number_of in counts.items():
+        alike.setdefault((note, number_of), []).append(solver)
+    parts = [
+        f"{', '.join(solvers)} on {count(number_of, 'round')} ({note})"
+        for (note, number_of), solvers in alike.items()
+    ]
     return f"Skipped: {'; '.join(parts) if parts else 'nothing'}."
 
 
@@ -98,7 +102,8 @@ def benchmark_page(rows: Sequence[Row], index: Mapping[str, Instance]) -> str:
             ),
             charts=list(_charts(rows, best, names)),
             policies=_policies(rows, best, index, names),
-            rounds=_rounds(rows, best, index, instances, names),
+            rounds=_rounds(rows, best, instances, names),
+            known=_known(best, index),
             protocol=_protocol(rows),
             policy=content_policy(style),
             style=Markup(style),  # noqa: S704
@@ -167,7 +172,6 @@ def _policies(
 def _rounds(
     rows: Sequence[Row],
     best: Mapping[str, Best],
-    index: Mapping[str, Instance],
     instances: Sequence[str],
     names: Sequence[str],
 ) -> Table:
@@ -184,14 +188,21 @@ def _rounds(
             proven = all(row.status in ("optimal", "within_gap") for row in some)
             text = percent(gap) if any(row.values for row in some) else "no plan"
             cells.append(Marked(text, "best") if gap == 0 and proven else text)
+        lines.append([name, *cells])
+    columns = ("round", *(f">{name}" for name in names))
+    note = "The mean over seeds. Marked: equal to the best known value, and proven."
+    return table("Gap to the best known, by round", columns, lines, note)
+
+
+def _known(best: Mapping[str, Best], index: Mapping[str, Instance]) -> Table:
+    lines = []
+    for name, one in best.items():
         known = index.get(name)
         by = NONE if known is None or known.found is None else f"{known.found.by}, {known.found.on}"
-        value = NONE if one is None else f"{one.term} {number(one.value)}"
-        bound = NONE if one is None else number(one.bound)
-        lines.append([name, value, bound, *cells, by])
-    columns = ("round", ">best known", ">bound", *(f">{name}" for name in names), "found by")
-    note = "Gap to the best known value, the mean over seeds. Marked: equal to it, and proven."
-    return table("Gap by round", columns, lines, note)
+        gap = NONE if one.value is None else percent(gap_of(one.value, one.bound))
+        lines.append([name, one.term, number(one.value), number(one.bound), gap, by])
+    columns = ("round", "first term", ">best known", ">bound", ">gap", "found by")
+    return table("Best known, of the index and of these results", columns, lines)
 
 
 def _protocol(rows: Sequence[Row]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev, variance
 
 from placewright.instances.benchmark.index import Instance
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import sense_of
 from placewright.rounds.benchmark.run import FAILED, SKIPPED, SOLVED, Row
 from placewright.rounds.certificate import gap_of
@@ -226,12 +228,24 @@ def compared(old: Sequence[Row], new: Sequence[Row], index: Mapping[str, Instanc
     where the seeds are few, and as a whole if the sum of the losses is. It is slower if CPU is, by
     `SLOWER` and by as many standard errors over the instances. Less than `TOLERANCE` is never
     worse.
+
+    Raises
+    ------
+    InvalidInputError
+        If the limits of the runs differ.
     """
     best = bests([*old, *new], index)
     pairs = [by_solver(counted(rows)) for rows in (old, new)]
     worse: list[str] = []
     better: list[str] = []
     left_out = [f"solver {name}" for name in sorted(pairs[0].keys() ^ pairs[1].keys())]
+    limits = [{json.dumps(row.protocol, sort_keys=True) for row in one} for one in (old, new)]
+    if limits[0] != limits[1]:
+        raise InvalidInputError(
+            "the two runs have other limits; expected those of one protocol",
+            ("protocol",),
+            min(limits[1] ^ limits[0]),
+        )
     number = 0
     for solver in [name for name in pairs[0] if name in pairs[1]]:
         sides = [_by_instance(one[solver]) for one in pairs]

@@ -123,7 +123,7 @@ def test_a_solver_that_raises_is_a_row(monkeypatch):
 def test_a_command_gets_files_and_its_plan_is_judged():
     solve = "from placewright.cli.app import main; import sys; sys.exit(main(sys.argv[1:]))"
     command = f"{sys.executable} -c '{solve}' solve {{round}} -o {{plan}} --time-limit {{seconds}}"
-    task = Task(TINY[0], "mine", 0, Protocol(20.0), command)
+    task = Task(TINY[0], "mine", 0, Protocol(300.0), command.replace("{seconds}", "20"))
     row = run_task(task)
     assert row.status == "optimal", row
     assert row.cpu_s is not None
@@ -226,3 +226,9 @@ def test_rows_that_one_run_lacks_are_told():
     old = drawn(1)
     new = [row for row in old if row.instance != "r3"] + [replace(old[0], solver="b")]
     assert compared(old, new, {}).left_out == ("solver b", "1 rounds of a")
+
+
+def test_runs_of_other_limits_are_not_compared():
+    other = [replace(row, protocol={"seconds": 9.0}) for row in drawn(1)]
+    with pytest.raises(InvalidInputError, match="other limits"):
+        compared(drawn(1), other, {})
