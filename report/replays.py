@@ -348,11 +348,11 @@ def _charts(groups: tuple[Group, ...]) -> Iterator[Chart]:
     for title, column in (("GPUs held", 1), ("Jobs waiting", 3)):
         note = f"Hourly samples{seed}, means of neighbours where there are many."
         yield series(title, note, at, [samples[:, column] for samples in first])
-    fair = [group.runs[0].fairness for group in groups]
+    fair = [_hourly(*group.runs[0].fairness) for group in groups]
     if any(len(at) for at, _ in fair):
         note = (
-            f"Completion time over isolated time of jobs{seed}, by when they ended: above 1 where "
-            "their own part of the cluster would have been better. Means of neighbours."
+            f"Completion time over isolated time of the jobs{seed} that ended in an hour, mean: "
+            "above 1 where their own parts of the cluster would have been better."
         )
         yield series("Finish-time fairness", note, *zip(*fair, strict=True))
     known = [samples[samples[:, 4] != NEVER] for samples in first]
@@ -363,6 +363,13 @@ def _charts(groups: tuple[Group, ...]) -> Iterator[Chart]:
         )
         index = [samples[:, 4] / 1000 for samples in known]
         yield series("Fairness of shares", note, [samples[:, 0] for samples in known], index)
+
+
+def _hourly(at: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of the hours in which there are values, in seconds, and their means."""
+    hours, number = np.unique(at // HOUR, return_inverse=True)
+    means: Floats = np.bincount(number, weights=values) / np.bincount(number)
+    return HOUR * (hours + 1), means
 
 
 def _joined(group: Group, times: Callable[[Saved], Floats]) -> Floats:

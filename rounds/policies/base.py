@@ -155,18 +155,30 @@ class Weights:
     rank: Floats | Ints
 
 
+class Weigher(Learner, Protocol):
+    """What weighs jobs and keeps state between rounds: what tenants have had, say."""
+
+    def weigh(self, jobs: Columns) -> Weights:
+        """Return weights of the jobs alive."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RoundPolicy:
     """A policy that weighs the jobs; a round decides.
 
     `name`: as the command line calls it. `weigh`: weights of the jobs alive. `sees`: columns that
-    `weigh` reads. `terms`: objective terms, in lexicographic order.
+    `weigh` reads. `terms`: objective terms, in lexicographic order. `memory`: makes what weighs in
+    place of `weigh`, and keeps state, from the GPUs of the cluster. `strict`: whether jobs of a
+    smaller rank come first whatever the others are worth.
     """
 
     name: str
-    weigh: Callable[[Columns], Weights]
+    weigh: Callable[[Columns], Weights] | None = None
     sees: frozenset[str] = field(default_factory=frozenset)
     terms: tuple[str, ...] = ("value", "disruption")
+    memory: Callable[[int], Weigher] | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from placewright.rounds.policies.base import (
 from placewright.rounds.policies.elastic import ELASTIC
 from placewright.rounds.policies.elasticflow import ELASTICFLOW
 from placewright.rounds.policies.fair_time import FAIR_TIME
+from placewright.rounds.policies.tenant_rounds import TENANT_ROUNDS
 
 
 # Shortest job first by estimates: mean running times of the like jobs that have ended (PAI).
@@ -502,6 +503,7 @@ _POLICIES: tuple[Policy, ...] = (
     *ELASTIC,
     ELASTICFLOW,
     *FAIR_TIME,
+    *TENANT_ROUNDS,
 )
 POLICIES = {policy.name: policy for policy in _POLICIES}
 """The policies by name."""

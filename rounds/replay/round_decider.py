@@ -26,6 +26,7 @@ from placewright.rounds.engine import Engine
 from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
 from placewright.rounds.replay.book import Place, Places
 from placewright.rounds.replay.loop import Decider, Loop
+from placewright.rounds.settings import InternalError
 from placewright.rounds.state.changes import Changes
 
 REOPEN = 500
@@ -57,6 +58,11 @@ class RoundDecider(Decider):
     ) -> None:
         super().__init__()
         self.policy = policy
+        self._memory = None if policy.memory is None else policy.memory(sum(sizes))
+        weigh = policy.weigh if self._memory is None else self._memory.weigh
+        if weigh is None:
+            raise InternalError(f"{policy.name} does not say what jobs are worth")
+        self._weigh = weigh
         self._has_tenants = tenants > 0
         self._seconds, self._gap, self._largest = seconds, gap, max(sizes)
         self._is_free = places == "free"
@@ -65,7 +71,7 @@ class RoundDecider(Decider):
         )
         self._empty = Round(
             cluster=ClusterDocument(name="replay", hosts=hosts),
-            policy=Policy(terms=policy.terms, priority="preemption"),
+            policy=Policy(terms=policy.terms, priority="strict" if policy.strict else "preemption"),
             tenants=tuple(Tenant(name=f"t{n}") for n in range(tenants)),
         )
         self._host = {host.name: number for number, host in enumerate(hosts)}
@@ -87,11 +93,13 @@ class RoundDecider(Decider):
             [job, [task.model_dump(mode="json") for task in tasks]]
             for job, tasks in self._tasks.items()
         ]
-        return [self.rounds, tasks]
+        return [self.rounds, tasks, None if self._memory is None else self._memory.state()]
 
     def restore(self, state: Any) -> None:
         """Take a state over."""
-        rounds, tasks = state
+        rounds, tasks, memory = state
+        if self._memory is not None:
+            self._memory.restore(memory)
         self.rounds = [(us, gap) for us, gap in rounds]
         self._tasks = {
             job: tuple(Task.model_validate(task) for task in given) for job, given in tasks
@@ -102,8 +110,10 @@ class RoundDecider(Decider):
         if self._tasks.pop(job, None) is not None:
             self._released.add(job)
 
-    def leave(self, loop: Loop, job: int) -> None:  # noqa: ARG002
+    def leave(self, loop: Loop, job: int) -> None:
         """Note that a job has ended."""
+        if self._memory is not None:
+            self._memory.end(Columns(loop, np.array([job]), self.policy.sees))
         self._gone.append(job)
         self._tasks.pop(job, None)
 
@@ -121,7 +131,7 @@ class RoundDecider(Decider):
         if self.can_be_saved:
             self.close()
             self._written.clear()
-        weights = self.policy.weigh(Columns(loop, jobs, self.policy.sees))
+        weights = self._weigh(Columns(loop, jobs, self.policy.sees))
         plan = self._plan(loop, jobs, weights)
         terms = () if plan.certificate is None else plan.certificate.terms
         self.rounds.append((loop.now, headline_gap(terms) if terms else None))
@@ -133,7 +143,8 @@ class RoundDecider(Decider):
         rank = np.unique(weights.rank, return_inverse=True)[1]
         if self._is_free:
             self._released.update(loop.place)
-            rank[:] = 0
+            if not self.policy.strict:
+                rank[:] = 0
         now_s = loop.now // SECOND
         known = self._engine is not None
         running = (

@@ -461,11 +461,7 @@ def as_asked(trace: Trace, models: tuple[str, ...]) -> Trace:
 
 def trace_played(trace: Trace, spec: ReplaySpec) -> Trace:
     """Return a trace with the arrivals, predictions and options that a replay assumes."""
-    models = tuple(dict.fromkeys(spec.gpu_models)) or ("",)
-    policy = policy_named(spec.policy)
-    if isinstance(policy, ElasticPolicy) and not policy.sizes:
-        trace = as_asked(trace, models)
-    trace = with_options(trace, models)
+    trace = with_options(trace, tuple(dict.fromkeys(spec.gpu_models)) or ("",))
     if spec.predictions == "helios":
         trace = replace(trace, predicted_us=predicted_with_errors(trace.work_us, spec.seed))
     if spec.load != 1:
@@ -480,9 +476,13 @@ def loop_of(trace: Trace, spec: ReplaySpec) -> Loop:
     """Return the loop of a replay, at its beginning; raise as `check_replay` does."""
     check_replay(trace, spec)
     trace = trace_played(trace, spec)
+    ledger = HostLedger(spec.hosts, spec.placer, spec.gpu_models)
+    policy = policy_named(spec.policy)
+    if isinstance(policy, ElasticPolicy) and not policy.sizes:
+        trace = as_asked(trace, ledger.models)
     return Loop(
         trace,
-        HostLedger(spec.hosts, spec.placer, spec.gpu_models),
+        ledger,
         _decider(trace, spec),
         costs=_costs(trace, spec),
         trigger=Trigger(
@@ -524,7 +524,8 @@ def play(
         loop.run(after_event=after_event if hooks else None)
     finally:
         loop.decider.close()
-    return result_of(loop)
+    # Options that a policy does not use, or that are made for it, make no other trace.
+    return replace(result_of(loop), trace=trace_played(trace, spec))
 
 
 def _decider(trace: Trace, spec: ReplaySpec) -> Decider:

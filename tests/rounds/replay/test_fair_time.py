@@ -31,7 +31,7 @@ from placewright.rounds.policies.time_fractions import (
 )
 from placewright.rounds.replay.elastic_decider import ElasticDecider
 from placewright.rounds.replay.loop import Loop
-from placewright.rounds.replay.spec import ReplaySpec, loop_of, play
+from placewright.rounds.replay.spec import ReplaySpec, loop_of, play, trace_digest
 from placewright.solver import InProcess
 
 NAMES = tuple(policy.name for policy in FAIR_TIME)
@@ -143,6 +143,17 @@ def test_a_trace_of_options_is_played_with_the_gpus_that_jobs_ask() -> None:
         jobs, options=(RunOption(2), RunOption(1)), extra={SPEED_BY_OPTION: table.astype(np.int64)}
     )
     assert ends("themis", jobs, (2,)) == ends("themis", replace(jobs, options=(), extra={}), (2,))
+
+
+def test_a_fair_policy_plays_the_same_trace_as_a_list() -> None:
+    """Replays are compared only if they do, by the digest of the trace."""
+    jobs = with_speeds(trace_of((0, 1, ROUND_S), (0, 1, ROUND_S)), {"A": [1, 1], "B": [1, 0.5]})
+    for trace, models in ((jobs, ("A", "B")), (trace_of((0, 1, ROUND_S)), ())):
+        digests = {
+            trace_digest(play(trace, ReplaySpec(name, (1, 1), models, every_s=ROUND_S)).trace)
+            for name in ("fifo", "themis")
+        }
+        assert len(digests) == 1
 
 
 def welfare(demand: Demand, standing: Standing, time: Floats) -> Floats:
