@@ -28,7 +28,12 @@ from placewright.instances.converters.slurm.records import Part
 from placewright.instances.converters.support.live import is_name
 from placewright.instances.derived import ranges
 from placewright.instances.derived.names import check_known
-from placewright.instances.documents.cluster import ClusterDocument, DomainEntry, HostEntry
+from placewright.instances.documents.cluster import (
+    ClusterDocument,
+    DomainEntry,
+    FabricEntry,
+    HostEntry,
+)
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, Path
 from placewright.instances.io.files import documents_of, load, load_text
@@ -165,7 +170,10 @@ def _made(
     if isinstance(given, ClusterDocument):
         return _attached(given, _matched(fabric, given, found, book), book)
     if isinstance(given, Round):
-        cluster = _attached(given.cluster, _matched(fabric, given.cluster, found, book), book)
+        matched = _matched(fabric, given.cluster, found, book)
+        if "cluster.fabric" not in given.policy.spec.fields:
+            matched = replace(matched, graph={})
+        cluster = _attached(given.cluster, matched, book)
         return _with_weights(given.model_copy(update={"cluster": cluster}), book)
     raise InvalidInputError("expected a Cluster or a Round", ("kind",), given.kind)
 
@@ -457,7 +465,14 @@ def _attached(cluster: ClusterDocument, fabric: Fabric, book: Bookkeeping) -> Cl
         if level in links and level not in fabric.links
     }
     uplinks |= fabric.uplinks
+    graph = fabric.graph if not missing and not kept else {}
+    if graph:
+        uplinks = {key: mbps for key, mbps in uplinks.items() if key[0] == HOST_LEVEL}
+        links = {}
+    elif fabric.graph:
+        book.cannot_say("links between switches: some hosts, or levels, are around the network")
     domains, leaf_of = _domains(levels, places, kept, uplinks)
+    named = {place[-1]: leaf_of[host] for host, place in places.items()}
     if cluster.wan and not kept:
         book.notes.append("links between the outermost domains are gone with them")
     return cluster.model_copy(
@@ -465,8 +480,16 @@ def _attached(cluster: ClusterDocument, fabric: Fabric, book: Bookkeeping) -> Cl
             "levels": levels,
             "domains": domains,
             "hosts": tuple(_entries(cluster.hosts, leaf_of, uplinks)),
-            "links": {**links, **fabric.links},
+            "links": {
+                level: link
+                for level, link in {**links, **fabric.links}.items()
+                if not graph or level == HOST_LEVEL
+            },
             "wan": cluster.wan if kept else (),
+            "fabric": tuple(
+                FabricEntry(between=(named.get(a, a), named.get(b, b)), **link.model_dump())
+                for (a, b), link in graph.items()
+            ),
         }
     )
 

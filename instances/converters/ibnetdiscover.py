@@ -1,7 +1,8 @@
 """InfiniBand fabrics as ibnetdiscover prints them: hosts, switches and their links, as levels.
 
 A fat tree is a graph: hosts have several leaves, and leaves several spines. What is above the same
-switches becomes one domain, and the uplink of a domain is the sum of its links.
+switches becomes one domain, and the uplink of a domain is the sum of its links. Where that leaves
+links out, those between switches are kept as the graph that they are.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from placewright.instances.checks.cluster import MAX_FLOW_WORK
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.support.live import is_name
-from placewright.instances.documents.cluster import LinkEntry
+from placewright.instances.documents.cluster import MAX_FABRIC_LINKS, LinkEntry
 from placewright.instances.errors import InvalidInputError
 from placewright.topology.units import HOST_LEVEL
 
@@ -30,6 +32,9 @@ MAX_PAIRS = 4_000_000
 
 _LATENCIES_US = (2.0, 3.0, 5.0)
 """Those of `topology.builders.TREE_LINKS`, from the host up."""
+
+_BETWEEN_US = 3.0
+"""Of a link between two switches."""
 
 _LANE_MBPS = {
     "SDR": 2_000,
@@ -63,13 +68,15 @@ class Fabric:
     """Hosts by their domains from the outermost level to the innermost, and uplinks by level.
 
     None where a level has no switch above what is there. `uplinks`: Mbit/s of domains and hosts
-    that have others, by level and name.
+    that have others, by level and name. `graph`: links between innermost domains and switches, by
+    their names, where these are no tree.
     """
 
     levels: tuple[str, ...]
     places: dict[str, tuple[str | None, ...]]
     links: dict[str, LinkEntry] = field(default_factory=dict)
     uplinks: dict[tuple[str, str], int] = field(default_factory=dict)
+    graph: dict[tuple[str, str], LinkEntry] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -213,11 +220,15 @@ def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping
     links: dict[str, LinkEntry] = {}
     uplinks: dict[tuple[str, str], int] = {}
     known: set[str] = set()
+    notes: list[str] = []
+    tiers: list[tuple[str, str, Mapping[str, Counter[str]], Mapping[str, str]]] = []
+    leaf_of: dict[str, str] = {}
     while below and len(levels) < MAX_TIERS:
         level = HOST_LEVEL if not levels else levels[-1]
         if not network.unrated:
             total = {label_of[one]: rates.total() for one, rates in below.items()}
-            links[level] = _link(level, len(levels), Counter(total.values()), book)
+            links[level], line = _link(level, len(levels), Counter(total.values()))
+            notes.append(line)
             most = links[level].bandwidth_mbps
             uplinks |= {(level, name): rate for name, rate in total.items() if rate != most}
         levels.append(LEVELS[len(levels)] if len(levels) < len(LEVELS) else f"tier-{len(levels)}")
@@ -230,7 +241,8 @@ def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping
         domain_of = {host: home.get(one or "") for host, one in domain_of.items()}
         for host, path in paths.items():
             path.append(label_of.get(domain_of[host] or ""))
-        _tell(level, levels[-1], below, groups, network, book)
+        tiers.append((level, levels[-1], below, groups))
+        leaf_of = leaf_of or {guid: label_of[group] for guid, group in groups.items()}
         known |= groups.keys()
         below = _joining({one: inside[one] for one in sorted(set(home.values()))}, known, network)
     if below:
@@ -238,7 +250,59 @@ def _levels(below: dict[str, Counter[str]], network: _Network, book: Bookkeeping
     if network.unrated:
         book.cannot_say("bandwidth of uplinks: the rate of some link is not known")
     places = {host: tuple(reversed(path)) for host, path in paths.items()}
-    return Fabric(tuple(reversed(levels)), places, links, uplinks)
+    graph = {}
+    if any(_loses(*tier, network) for tier in tiers) and not network.unrated:
+        domains = {tuple(path[i:]) for path in paths.values() for i in range(len(path))}
+        graph = _graph(leaf_of, called, network, MAX_FLOW_WORK // len(domains))
+    if graph:
+        line = f"links between switches, as a graph: {len(graph):,}; guessed: {_BETWEEN_US} us"
+        notes = [*notes[:1], line]
+    book.notes += notes
+    for tier in tiers:
+        _tell(*tier, network, book, kept=bool(graph))
+    return Fabric(tuple(reversed(levels)), places, links, uplinks, graph)
+
+
+def _loses(
+    level: str,
+    _above: str,
+    below: Mapping[str, Counter[str]],
+    groups: Mapping[str, str],
+    network: _Network,
+) -> bool:
+    """Whether a tree leaves links between switches out of a level, or out of the one above."""
+    split = any(len({groups[guid] for guid in rates}) > 1 for rates in below.values())
+    across = any(other in groups for guid in groups for other in network.switches[guid])
+    return across or (split and level != HOST_LEVEL)
+
+
+def _graph(
+    leaf_of: Mapping[str, str], called: Mapping[str, str], network: _Network, most: int
+) -> dict[tuple[str, str], LinkEntry]:
+    """Return links between leaves and switches, nothing if leaves are apart or links too many.
+
+    What both ends print of a link counts once.
+    """
+    mbps: defaultdict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while (above := parent.setdefault(name, name)) != name:
+            parent[name] = name = parent[above]
+        return name
+
+    for guid, rates in network.switches.items():
+        for other, rate in rates.items():
+            a, b = (leaf_of.get(one, called[one]) for one in (guid, other))
+            if a != b:
+                mbps[min(a, b), max(a, b)][a < b] += rate
+                parent[root(a)] = root(b)
+    if len(mbps) > min(MAX_FABRIC_LINKS, most) or len(set(map(root, leaf_of.values()))) > 1:
+        return {}
+    return {
+        ends: LinkEntry(bandwidth_mbps=max(found.values()), latency_us=_BETWEEN_US)
+        for ends, found in sorted(mbps.items())
+    }
 
 
 def _joining(
@@ -255,8 +319,8 @@ def _joining(
     return {one: rates for one, rates in kept.items() if rates}
 
 
-def _link(level: str, height: int, rates: Counter[int], book: Bookkeeping) -> LinkEntry:
-    """Return the commonest uplink of a level, the smallest if several are."""
+def _link(level: str, height: int, rates: Counter[int]) -> tuple[LinkEntry, str]:
+    """Return the commonest uplink of a level, the smallest if several are, and a line about it."""
     most = max(rates.values())
     rate = min(one for one, number in rates.items() if number == most)
     latency = _LATENCIES_US[min(height, len(_LATENCIES_US) - 1)]
@@ -264,8 +328,7 @@ def _link(level: str, height: int, rates: Counter[int], book: Bookkeeping) -> Li
     if len(rates) > 1:
         others = rates.total() - most
         line += f"; {others:,} have their own, from {min(rates):,} to {max(rates):,}"
-    book.notes.append(line)
-    return LinkEntry(bandwidth_mbps=rate, latency_us=latency)
+    return LinkEntry(bandwidth_mbps=rate, latency_us=latency), line
 
 
 def _groups(below: Mapping[str, Counter[str]]) -> dict[str, str]:
@@ -312,21 +375,28 @@ def _tell(
     groups: Mapping[str, str],
     network: _Network,
     book: Bookkeeping,
+    *,
+    kept: bool,
 ) -> None:
-    """Say what of the graph the tree does not keep."""
-    split = [one for one, rates in below.items() if len({groups[guid] for guid in rates}) > 1]
+    """Say what of the graph the tree does not keep; links between switches may be `kept` beside."""
+    drawn = kept and level != HOST_LEVEL
+    split = (
+        []
+        if drawn
+        else [one for one, rates in below.items() if len({groups[guid] for guid in rates}) > 1]
+    )
     if split:
         what = f"that a {level} is at several {above} domains: it is in that of most links"
         book.cannot_say(what, *sorted(split))
     several = sum(len(rates) > 1 for rates in below.values())
-    if several:
+    if several and not drawn:
         most = max(map(len, below.values()))
         book.cannot_say(
             f"which of up to {most} {above} switches carries what of a {level} ({several:,} have "
             f"several)"
         )
     across = sum(other in groups for guid in groups for other in network.switches[guid]) // 2
-    if across:
+    if across and not kept:
         book.cannot_say(f"links between {above} switches ({across:,} pairs)")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from placewright.instances.converters import read_fabric
 from placewright.instances.converters.fabric import MACHINES
+from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.round import Round
@@ -180,17 +181,66 @@ def test_adapters_stand_for_hosts_where_none_names_one(tmp_path):
     assert "names of hosts, which no adapter has: each adapter is one" in lines_of(made)
 
 
-def test_routers_of_a_dragonfly_are_leaves_and_their_links_are_told(tmp_path):
+def dragonfly():
+    """Return links of three groups of four routers, with a link between each two groups."""
     links = []
     routers = [f"Sg{g}r{r}" for g in range(3) for r in range(4)]
     for i, router in enumerate(routers):
         links += rows([f"{router[1:]}h{h}" for h in range(2)], router, "mlx5_0")
         links += [(router, other, "4xHDR") for other in routers[i + 1 :] if other[:3] == router[:3]]
-    links += [("Sg0r0", "Sg1r0", "4xHDR"), ("Sg1r1", "Sg2r1", "4xHDR"), ("Sg0r2", "Sg2r2", "4xHDR")]
-    made = convert(tmp_path, printed(links))
+    groups = (("Sg0r0", "Sg1r0"), ("Sg1r1", "Sg2r1"), ("Sg0r2", "Sg2r2"))
+    return links + [(a, b, "4xHDR") for a, b in groups]
+
+
+def test_routers_of_a_dragonfly_are_a_graph_of_leaves(tmp_path):
+    made = convert(tmp_path, printed(dragonfly()), model="dgx-h100")
     assert made.document.levels == ("leaf",)
     assert len(made.document.domains) == 12
-    assert "links between leaf switches (21 pairs)" in lines_of(made)
+    assert len(made.document.fabric) == 21
+    assert "links between switches, as a graph: 21; guessed: 3.0 us" in lines_of(made)
+    arrays = build_cluster(made.document)
+    names = arrays.names[0]
+    assert arrays.network.hops[names.index("Sg0r1")].tolist() == [
+        1,
+        0,
+        1,
+        1,
+        2,
+        3,
+        3,
+        3,
+        3,
+        3,
+        2,
+        3,
+    ]
+    assert arrays.uplink_mbps(0)[:2].tolist() == [4 * 200_000, 3 * 200_000]
+
+
+def test_a_graph_goes_into_a_round_that_has_all_hosts_and_reads_it(tmp_path):
+    (tmp_path / "ib.txt").write_text(printed(dragonfly()))
+    names = [f"g{g}r{r}h{h}" for g in range(3) for r in range(4) for h in range(2)]
+    hosts = [{"name": name, **HOST} for name in names]
+    files = [tmp_path / "ib.txt"]
+    assert len(into(tmp_path, {"hosts": hosts}, files).document.fabric) == 21
+    missing = into(tmp_path, {"hosts": [*hosts, {"name": "other", **HOST}]}, files)
+    assert missing.document.fabric == ()
+    assert "links between switches: some hosts, or levels, are around" in lines_of(missing)
+
+
+def test_leaves_at_different_spines_are_a_graph_and_leaves_apart_are_not(tmp_path):
+    links = [(f"Sl{i}", f"Ss{s}", "4xNDR") for i in range(4) for s in {i // 2, min(1, i)}]
+    for i in range(4):
+        links += rows([f"h{i}a", f"h{i}b"], f"Sl{i}", "mlx5_0")
+    joined = convert(tmp_path, printed(links)).document
+    assert {frozenset(one.between) for one in joined.fabric} == {
+        frozenset(pair)
+        for pair in (("Sl0", "Ss0"), ("Sl1", "Ss0"), ("Sl1", "Ss1"), ("Sl2", "Ss1"), ("Sl3", "Ss1"))
+    }
+    links += [("Sx", "Sy", "4xNDR"), *rows(["xa"], "Sx", "mlx5_0"), *rows(["ya"], "Sy", "mlx5_0")]
+    apart = convert(tmp_path, printed(links))
+    assert apart.document.fabric == ()
+    assert "links between leaf switches (1 pairs)" in lines_of(apart)
 
 
 def test_what_has_more_or_less_links_than_others_has_an_uplink_of_its_own(tmp_path):
