@@ -182,7 +182,12 @@ CHANGES: tuple[Change, ...] = get_args(Change)
 OF_DECISIONS = ("moves", "shares", "communication")
 """Kinds of sections that follow from the decisions."""
 
-RUNS = (DecisionKind.START, DecisionKind.KEEP, DecisionKind.MIGRATE)
+RUNS = (
+    DecisionKind.START,
+    DecisionKind.KEEP,
+    DecisionKind.MIGRATE,
+    DecisionKind.RESIZE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +327,7 @@ def _job_changes(
 def _change(old: Decision, new: Decision) -> Change | None:
     ran, runs = old.decision in RUNS, new.decision in RUNS
     was_running, is_running = (
-        one.decision in (DecisionKind.KEEP, DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+        one.decision in (DecisionKind.KEEP, DecisionKind.PREEMPT) or one.decision.moves
         for one in (old, new)
     )
     if ran != runs:

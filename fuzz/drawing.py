@@ -256,6 +256,10 @@ def costs(rng: Random, running: Raw) -> None:
         running["restart_s"] = rng.choice((1, 2))
     if chance(rng, 0.2):
         running["started"] = NOW - rng.choice((1, 5))
+    if chance(rng, 0.15):
+        running["pin"] = rng.choice(("size", "size", "both"))
+    if chance(rng, 0.2):
+        running["resize_factor"] = rng.choice((0, 500, 999))
     for name in ("migrate_cost", "preempt_cost"):
         if chance(rng, 0.15):
             running[name] = rng.choice((0, 500, 3000))

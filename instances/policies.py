@@ -60,6 +60,8 @@ class PolicySpec:
         Terms that strict priority decides class by class.
     places_jobs
         Whether its plans start, move and stop jobs, rather than leave all of them as they are.
+    resizes
+        Whether running jobs may change their options.
     by_region
         Whether it decides regions side by side, which an executor may do.
     """
@@ -78,6 +80,7 @@ class PolicySpec:
     by_class: tuple[str, ...] = ()
     places_jobs: bool = True
     by_region: bool = False
+    resizes: bool = False
 
 
 _PLACES: Mapping[str, Sense] = {
@@ -132,6 +135,7 @@ GANG = PolicySpec(
         "policy.mix",
         "policy.aging",
         "policy.backfill",
+        "policy.keep_sizes",
         "policy.limits",
         "jobs.submitted",
         "jobs.expected_runtime_s",
@@ -139,6 +143,7 @@ GANG = PolicySpec(
         "jobs.held",
     ),
     priorities=("strict", "preemption"),
+    resizes=True,
     by_class=("value",),
     plan_sections=("reservations",),
     reasons=(

@@ -42,7 +42,8 @@ const JOBS = {
     said: unrun(plan.said),
   })),
 };
-const [STARTED, MIGRATED, PREEMPTED, KEPT, WAITING] = [0, 1, 2, 3, 4];
+const [STARTED, MIGRATED, PREEMPTED, KEPT, WAITING, RESIZED] = [0, 1, 2, 3, 4, 5];
+const moves = (decision) => decision === MIGRATED || decision === RESIZED;
 const FREE = -1, SAME = -2, FIRST_SHARED = -3;
 
 const MAP = (() => {
@@ -123,7 +124,7 @@ function element(tag, text, attributes = {}) {
 const LETTERS = (() => {
   const letters = new Map();
   const all = "ABCDEFGHJKLMNPQRSTUVWXYZ";
-  const arrives = (job) => JOBS.plans.some((plan) => plan.decision[job] <= MIGRATED && plan.decision[job] >= 0);
+  const arrives = (job) => JOBS.plans.some((plan) => plan.decision[job] === STARTED || moves(plan.decision[job]));
   const order = [...JOBS.names.keys()].filter((job) => JOBS.plans[0].decision[job] !== WAITING || arrives(job));
   order.sort((a, b) => JOBS.plans[0].milli[b] - JOBS.plans[0].milli[a] || a - b);
   for (const [wanted, alphabet] of [[true, all], [false, all.toLowerCase()]]) {

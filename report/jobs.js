@@ -36,7 +36,7 @@ const differs = (job) => PLANS.length === 2 && (
 const KINDS = [
   ["All", () => true],
   ["Started", (job) => JOBS.plans.some((plan) => plan.decision[job] === STARTED)],
-  ["Moved or stopped", (job) => JOBS.plans.some((plan) => [MIGRATED, PREEMPTED].includes(plan.decision[job]))],
+  ["Moved or stopped", (job) => JOBS.plans.some((plan) => [MIGRATED, RESIZED, PREEMPTED].includes(plan.decision[job]))],
   ["Waiting", (job) => JOBS.plans.some((plan) => plan.decision[job] === WAITING)],
   ["Kept", (job) => JOBS.plans.some((plan) => plan.decision[job] === KEPT)],
   ...(PLANS.length === 2 ? [["Differ", differs]] : []),

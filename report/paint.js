@@ -14,7 +14,7 @@ function readColours() {
 
 function jobColour(job, plan) {
   const decision = JOBS.plans[plan].decision[job];
-  if (decision === STARTED || decision === MIGRATED) {
+  if (decision === STARTED || moves(decision)) {
     const rank = job % HUES.length, ring = Math.floor(job / HUES.length) % 3;
     const light = PAINT.dark ? [62, 54, 70][ring] : [44, 36, 54][ring];
     return `hsl(${HUES[rank]} ${PAINT.dark ? 58 : 62}% ${light}%)`;
@@ -136,11 +136,11 @@ function stateCell(context, gpu, x, y, size, column, isFaint) {
   if (cell < 0) emptyCell(context, AVAILABLE, x, y, size);
   for (const [job, milli] of parts) {
     const height = (milli / whole) * size, decision = JOBS.plans[plan].decision[job];
-    const leaves = VIEW.state === 0 && (decision === PREEMPTED || decision === MIGRATED);
+    const leaves = VIEW.state === 0 && (decision === PREEMPTED || moves(decision));
     const colour = VIEW.state === 0 && !leaves ? c[`kept${(job % 3) + 1}`] : jobColour(job, plan);
     if (leaves && size >= 5) context.fillStyle = hatch(context, c.kept1, c.bad, decision === PREEMPTED ? "/\\" : "/");
     else if (leaves) context.fillStyle = c.bad;
-    else if (VIEW.state > 0 && decision === MIGRATED && size >= 5) context.fillStyle = hatch(context, colour, c.card, "/");
+    else if (VIEW.state > 0 && moves(decision) && size >= 5) context.fillStyle = hatch(context, colour, c.card, "/");
     else context.fillStyle = colour;
     // Small cells of one job are joined to the one before.
     const joined = size < 5 && column > 0 && MAP.states[VIEW.state][gpu - 1] === cell ? 1 : 0;

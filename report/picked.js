@@ -135,11 +135,11 @@ function showLegend() {
     const decisions = new Set(JOBS.plans[planOf(VIEW.state)].decision);
     if (VIEW.state > 0) {
       if (decisions.has(STARTED)) entries.push(legendEntry("started: a colour, a capital", filled(jobColour(JOBS.plans[planOf(VIEW.state)].decision.indexOf(STARTED), planOf(VIEW.state)))));
-      if (decisions.has(MIGRATED)) entries.push(legendEntry("moved here: hatched", filled((context) => hatch(context, c.accent, c.card, "/"))));
+      if (decisions.has(MIGRATED) || decisions.has(RESIZED)) entries.push(legendEntry("moved here: hatched", filled((context) => hatch(context, c.accent, c.card, "/"))));
       if (decisions.has(KEPT)) entries.push(legendEntry("kept: grey, a small letter", filled(c.kept1)));
     } else {
       entries.push(legendEntry("runs", filled(c.kept1)));
-      if (decisions.has(MIGRATED)) entries.push(legendEntry("runs, and moves: hatched", filled((context) => hatch(context, c.kept1, c.bad, "/"))));
+      if (decisions.has(MIGRATED) || decisions.has(RESIZED)) entries.push(legendEntry("runs, and moves: hatched", filled((context) => hatch(context, c.kept1, c.bad, "/"))));
       if (decisions.has(PREEMPTED)) entries.push(legendEntry("runs, and stops: hatched twice", filled((context) => hatch(context, c.kept1, c.bad, "/\\"))));
     }
     entries.push(legendEntry("free", (context) => emptyCell(context, AVAILABLE, 1, 1, 14)));

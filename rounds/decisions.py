@@ -111,9 +111,13 @@ def decisions_of(
         decisions[index] = wait_decision(round_.jobs[index], Why(Reason.DATA))
     for index, (option, _) in candidate.starts.items():
         job = round_.jobs[index]
+        kind = DecisionKind.START
+        if job.running is not None:
+            same = option == job.running.option
+            kind = DecisionKind.MIGRATE if same else DecisionKind.RESIZE
         decisions[index] = Decision.model_construct(
             job=job.name,
-            decision=DecisionKind.START if job.running is None else DecisionKind.MIGRATE,
+            decision=kind,
             option=option,
             tasks=tasks_of(candidate, index, hosts),
         )

@@ -45,7 +45,6 @@ from placewright.rounds.regions.executors import check_executor
 from placewright.rounds.settings import InternalError, Isolation, Meter, Settings, Solver, versions
 
 SOURCE = "start"
-_ARRIVALS = (DecisionKind.START, DecisionKind.MIGRATE)
 
 
 def starting_candidates(
@@ -75,8 +74,8 @@ def starting_candidates(
         job = round_.jobs[j]
         if decision.decision is DecisionKind.PREEMPT and job.running is not None:
             stopped[j] = tuple(numbers[name] for name in decision.displaced_by if name in numbers)
-        elif decision.decision in _ARRIVALS and decision.option is not None:
-            moves = decision.decision is DecisionKind.MIGRATE
+        elif decision.option is not None and decision.decision is not DecisionKind.KEEP:
+            moves = decision.decision.moves
             suits = moves == (job.running is not None) and decision.option < len(job.options)
             if not suits or any(t.host not in index or t.host in closed for t in decision.tasks):
                 continue

@@ -105,7 +105,7 @@ def _side(change: JobChange, decision: Decision | None, now: int | None = None) 
     if decision.displaced_by:
         said += f", displaced by {several(decision.displaced_by, MAX_JOBS)}"
     if decision.tasks:
-        to = "to" if decision.decision is DecisionKind.MIGRATE else "on"
+        to = "to" if decision.decision.moves else "on"
         said += f" {to} {place(decision.tasks)}"
     options = change.job.options
     if change.change == "other option" and decision.option is not None:

@@ -162,6 +162,12 @@ _WOULD: Mapping[tuple[str, str], str] = {
     ("migrate", "preempt"): "would stop",
     ("preempt", "keep"): "would go on",
     ("preempt", "migrate"): "would move and go on",
+    ("keep", "resize"): "would change its size",
+    ("migrate", "resize"): "would change its size",
+    ("preempt", "resize"): "would go on at another size",
+    ("resize", "keep"): "would keep its size",
+    ("resize", "migrate"): "would keep its size and move",
+    ("resize", "preempt"): "would stop",
 }
 """What becomes of a job, by its decision in the plan and in the one that starts the other job."""
 

@@ -252,7 +252,7 @@ def _now_alone(round_: Round, waits: Job) -> Round:
                 if one is waits or _can_stay(one, out)
             ),
             "leases": Leases(),
-            "policy": Policy(formulation=GANG.name),
+            "policy": Policy(formulation=GANG.name, keep_sizes=True),
         }
     )
 

@@ -53,7 +53,9 @@ def places(round_: Round, name: str) -> tuple[GroupPlaces, ...]:
     They are regions, or domains of a lower level if a task group has to be in one.
     """
     index = next(j for j, one in enumerate(round_.jobs) if one.name == name)
-    policy = round_.policy.model_copy(update={"formulation": GANG.name, "terms": ("value",)})
+    policy = round_.policy.model_copy(
+        update={"formulation": GANG.name, "terms": ("value",), "keep_sizes": True}
+    )
     gangs = round_.model_copy(update={"policy": policy, "geo": Geo()})
     region_of = _region_of_domains(round_)
     why_not = {

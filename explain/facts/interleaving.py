@@ -39,7 +39,7 @@ from placewright.instances.policies import GANG, INTERLEAVING
 def places(round_: Round, job: str) -> tuple[GroupPlaces, ...]:
     """Return the nearest places of a job, and at the last group with whom it might take turns."""
     groups = running_groups(round_)
-    policy = round_.policy.model_copy(update={"formulation": GANG.name})
+    policy = round_.policy.model_copy(update={"formulation": GANG.name, "keep_sizes": True})
     alone = _with_groups_as_jobs(round_, groups).model_copy(update={"policy": policy})
     *others, last = gang.places(alone, job)
     waits = named(job, round_)
@@ -250,7 +250,7 @@ def _alone(round_: Round, waits: Job) -> bool:
 def _as_gangs(round_: Round) -> Round:
     """Return the round of gangs in which nobody takes turns."""
     jobs = tuple(job.model_copy(update={"profile": None}) for job in round_.jobs)
-    policy = round_.policy.model_copy(update={"formulation": GANG.name})
+    policy = round_.policy.model_copy(update={"formulation": GANG.name, "keep_sizes": True})
     return round_.model_copy(update={"jobs": jobs, "sharing": Sharing(), "policy": policy})
 
 

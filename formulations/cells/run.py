@@ -288,7 +288,8 @@ def _policy(whole: Round, *, some: bool) -> Policy:
         mix = _mix(whole)
         if mix is None:
             terms.remove("stranded")
-    return policy.model_copy(update={"terms": tuple(terms) or ("value",), "mix": mix})
+    update = {"terms": tuple(terms) or ("value",), "mix": mix, "keep_sizes": True}
+    return policy.model_copy(update=update)
 
 
 def _mix(whole: Round) -> tuple[TaskKind, ...] | None:

@@ -65,25 +65,26 @@ def classes_by_precedence(
     precedence: Callable[[int, int], Precedence],
     *,
     pinned: bool = False,
+    offered: Callable[[Job], Iterable[int]] | None = None,
 ) -> tuple[PriorityClass, ...]:
     """Return the classes of some jobs, highest first; () where the term stays one.
 
     `jobs`: the jobs that count in the term, with their indices in the round. `worth`: what a job
     with an option is worth. `precedence`: the precedence of a job, by index, with an option.
-    `pinned`: whether pinned jobs count, too.
+    `pinned`: whether pinned jobs count, too. `offered`: the options that a job may have; by default
+    a running job has its own alone.
     """
     pending, running = Counter[Precedence](), Counter[Precedence]()
     for j, job in jobs:
-        if job.running is None:
-            best: dict[Precedence, int] = {}
-            for o in range(len(job.options)):
-                level = precedence(j, o)
-                best[level] = max(best.get(level, 0), worth(job, o))
-            for level, value in best.items():
-                pending[level] += value
-        elif pinned or not job.running.pinned:
-            option = job.running.option
-            running[precedence(j, option)] += worth(job, option)
+        if job.running is not None and job.running.pinned and not pinned:
+            continue
+        best: dict[Precedence, int] = {}
+        for o in job.offered(resizes=False) if offered is None else offered(job):
+            level = precedence(j, o)
+            best[level] = max(best.get(level, 0), worth(job, o))
+        counts = pending if job.running is None else running
+        for level, value in best.items():
+            counts[level] += value
     levels = sorted({*pending, *running}, reverse=True)
     if len(levels) < 2:
         return ()

@@ -143,6 +143,7 @@ class DualPrices:
         """Return an exact upper bound on the term `value`."""
         problem = self.problem
         total = BUDGET_SCALE * int(self.best_of_host.sum()) + self._limits()
+        total += problem.free_gain(VALUE) * SCALE * BUDGET_SCALE
         for c, number in zip(problem.classes, problem.num_competing.tolist(), strict=True):
             margin = BUDGET_SCALE * max(self._margin(choice) for choice in c.choices)
             if not c.running:
@@ -384,7 +385,10 @@ def _least_cost(problem: Problem, freeing: FreeableDomains) -> Ints:
         stop = running.migrate_cost
         if not _is_highest(problem, job_class):
             stop = min(stop, running.preempt_cost)
-        cost[list(domains)] += stop // len(domains)
+        sizes = problem.resize_costs(running)
+        cost[list(domains)] += min([stop, *sizes]) // len(domains)
+        if sizes:
+            continue  # one that shrinks takes no GPU
         for group, _, host, _ in running.places:
             cost[freeing.domain[host]] += problem.shape_gpu[groups[group].shape]
     return cost
@@ -411,9 +415,9 @@ def _the_highest_run(counts: AggregateModel) -> None:
     """Let no running job stop that no other outranks: no job can take its place."""
     problem = counts.problem
     stays = np.array([c.running and _is_highest(problem, c) for c in problem.classes], dtype=bool)
-    mine = np.flatnonzero(stays[counts.y_class])
-    rows = counts.model.rows("all run", len(mine), lower=counts.y_most[mine].astype(np.float64))
-    counts.model.add(rows, counts.y[mine], 1.0)
+    for mine in counts.steps:
+        if stays[counts.y_class[mine[0]]]:
+            counts.model.row("all run", counts.y[mine], lower=float(counts.y_most[mine[0]]))
 
 
 def _is_highest(problem: Problem, job_class: JobClass) -> bool:
@@ -454,9 +458,8 @@ def trivial_bounds(problem: Problem) -> Iterator[Bound]:
             each = problem.options.amounts(term).tolist()
             start = problem.options.class_start.tolist()
             known[term] = sum(
-                len(c.jobs) * max(each[start[k] : start[k + 1]])
+                len(c.jobs) * (max(each[start[k] : start[k + 1]]) - each[start[k]] * c.running)
                 for k, c in enumerate(problem.classes)
-                if not c.running
             )
         if term in SHARE_TERMS:
             known[term] = sum_of_smallest(term, shares)

@@ -244,12 +244,14 @@ def _hosts_by_loss(placement: Placement, prices: DualPrices | None) -> list[int]
 def _applies(problem: Problem) -> bool:
     """Whether `value` comes first, in a large round with running jobs and no hosts to vacate.
 
-    What is stranded depends on which host each job is on, which displacement ignores.
+    What is stranded depends on which host each job is on, which displacement ignores; and no job
+    changes its size by it.
     """
     return (
         problem.weighted_terms[0] == VALUE
         and STRANDED not in problem.terms
         and bool(problem.running)
+        and not problem.resizes
         and not problem.vacate.any()
         and not small(problem)
     )

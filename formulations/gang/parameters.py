@@ -82,6 +82,7 @@ class ModelParameters:
     whole_jobs_share: float = 0.1  # Of the time left, for that bound
     max_core_columns: int = 1_000  # Columns of a first core; a model of fewer is searched whole
     # Slack, relative to the relaxation's optimum, of the loss from which a column is left out.
+    sizes_gap_rel: float = 2e-4  # Of sizes of running jobs: placing them loses about as much
     core_loss_rel: float = 1e-6
     max_search_seconds: float = 10.0  # Of one branch and bound of the aggregate model
     # Of the time left, for the first term and for each later one.

@@ -21,6 +21,7 @@ from placewright.formulations.gang.heuristics.migration import (
     search_small_counts,
 )
 from placewright.formulations.gang.heuristics.repacking import repack_tasks
+from placewright.formulations.gang.heuristics.resizing import resize_by_counts
 from placewright.formulations.gang.heuristics.ruin_and_recreate import (
     large_neighbourhood_search,
     search_fragmentation,
@@ -306,6 +307,10 @@ def _relaxed(search: Search) -> bool:
     return search.tightest is not None
 
 
+def _resizes(search: Search) -> bool:
+    return _relaxed(search) and search.problem.resizes
+
+
 def _migrates(search: Search) -> bool:
     return _relaxed(search) and bool(search.problem.running)
 
@@ -400,6 +405,7 @@ PHASES = (
         needs_time=True,
         needs_gap=True,
     ),
+    Phase("resizing", resize_by_counts, _resizes, share=_share_of_counts, needs_time=True),
     Phase("migration", _migrate, _migrates, share=_share_of_counts),
     Phase("repacking", _repack, _repacks, share=_share_of_counts, needs_time=True, needs_gap=True),
     Phase("counts", _search_counts, _counts_may_gain, share=_share_of_counts),

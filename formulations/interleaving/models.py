@@ -207,6 +207,7 @@ def build_gang_round(
     policy = problem.round.policy.model_copy(
         update={
             "formulation": "gang",
+            "keep_sizes": True,
             "terms": _terms(problem),
             "limits": None,
             "priority": "strict" if by_class else "preemption",

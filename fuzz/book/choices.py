@@ -11,6 +11,7 @@ from fuzz.book.room import Room
 from fuzz.policy import TooManyPlansError
 
 START, WAIT, KEEP, MIGRATE, PREEMPT = "start", "wait", "keep", "migrate", "preempt"
+RESIZE = "resize"
 MAX_STEPS = 60_000
 """Tasks placed in one enumeration; beyond it a round is too large."""
 
@@ -30,7 +31,7 @@ class Choice(NamedTuple):
     @property
     def anew(self) -> bool:
         """Whether the plan chooses the job's places."""
-        return self.kind in (START, MIGRATE)
+        return self.kind in (START, MIGRATE, RESIZE)
 
 
 Choices: TypeAlias = tuple[Choice, ...]
@@ -85,6 +86,9 @@ class Enumeration:
             for places in self._placed(job, job.running.option, ()):
                 if places != job.running.places:
                     yield from self._admitted(job, Choice(MIGRATE, job.running.option, places))
+            for number in job.running.sizes:
+                for places in self._placed(job, number, ()):
+                    yield from self._admitted(job, Choice(RESIZE, number, places))
 
     def _admitted(self, job: Job, choice: Choice) -> Iterator[Choice]:
         lawful = not choice.anew or not arrangement(self.facts, job, choice.option, choice.places)
@@ -119,12 +123,12 @@ class Enumeration:
             raise TooManyPlansError
         g, index = tasks[len(before)]
         group = option.groups[g]
-        stays = None
-        if job.running is not None:
+        stays, fresh = None, job.running is None or number != job.running.option
+        if job.running is not None and not fresh:
             stays = job.running.places[len(before)]
             if self.facts.hosts[stays[2]].healthy and self.room.holds(group, stays):
                 yield from self._with(job, number, before, stays)
-        ascending = job.running is None and index > 0 and not group.ordered
+        ascending = fresh and index > 0 and not group.ordered
         for place in list(self.room.places(group, g, index)):
             if place != stays and not (ascending and _key(place) < _key(before[-1])):
                 yield from self._with(job, number, before, place)

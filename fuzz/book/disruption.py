@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzz.book.choices import MIGRATE, PREEMPT, Choices
+from fuzz.book.choices import MIGRATE, PREEMPT, RESIZE, Choices
 from fuzz.book.facts import WHOLE, Facts, Job
 
 
@@ -14,11 +14,13 @@ def beyond_budget(facts: Facts, choices: Choices) -> bool:
     decided = list(zip(facts.jobs, choices, strict=True))
     stopped = [job for job, choice in decided if choice.kind == PREEMPT and _counts(facts, job)]
     moved = [job for job, choice in decided if choice.kind == MIGRATE and _counts(facts, job)]
+    sized = [job for job, choice in decided if choice.kind == RESIZE and _counts(facts, job)]
     done = {
         "preempted_jobs": len(stopped),
         "preempted_gpus": sum(_gpus(job) for job in stopped),
         "migrated_jobs": len(moved),
-        "lost_gpu_s": sum(_lost(facts, job) for job in (*stopped, *moved)),
+        "resized_jobs": len(sized),
+        "lost_gpu_s": sum(_lost(facts, job) for job in (*stopped, *moved, *sized)),
     }
     for name, amount in done.items():
         unit = WHOLE if name in ("preempted_gpus", "lost_gpu_s") else 1

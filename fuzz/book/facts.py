@@ -141,13 +141,20 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where a job runs, and what stopping it costs before the milli-GPU of its tasks."""
+    """Where a job runs, and what stopping it costs before the milli-GPU of its tasks.
+
+    `sizes` are the options with which it may go on instead, `resize_costs` what each option costs,
+    and `resize_factor` the thousandths of their progress that count.
+    """
 
     option: int
     places: tuple[Place, ...]
     pinned: bool
     migrate_cost: int
     preempt_cost: int
+    sizes: tuple[int, ...]
+    resize_costs: tuple[int, ...]
+    resize_factor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,13 +374,29 @@ class Facts:
         lost = self.raw.get("now", 0) - since
         usual = options[number].asks["gpu"] * (lost + running.get("restart_s", 0))
         migrate, preempt = running.get("migrate_cost"), running.get("preempt_cost")
+        move = usual if migrate is None else migrate
+        costs = running.get("resize_costs")
+        pinned = running.get("pinned", False) or running.get("pin") == "both"
+        fixed = pinned or running.get("pin") == "size" or not self.resizes
         return Running(
             number,
             tuple(sorted(places)),
-            running.get("pinned", False),
-            usual if migrate is None else migrate,
+            pinned,
+            move,
             usual if preempt is None else preempt,
+            () if fixed else tuple(n for n in range(len(options)) if n != number),
+            (move,) * len(options) if costs is None else tuple(costs),
+            running.get("resize_factor", 1000),
         )
+
+    @property
+    def resizes(self) -> bool:
+        """Whether running jobs may go on with other options at all."""
+        policy = self.policy
+        if policy.get("formulation", "gang") != "gang" or policy.get("keep_sizes"):
+            return False
+        cells = any(tenant.get("cells") for tenant in self.tenants)
+        return policy.get("backfill") is None and not cells
 
 
 LINK_RANKS = ("", "system", "numa", "pcie", "xgmi", "nvlink")

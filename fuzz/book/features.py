@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fuzz.book.choices import MIGRATE, PREEMPT, START, STOPPED, WAIT, Choices
+from fuzz.book.choices import MIGRATE, PREEMPT, RESIZE, START, STOPPED, WAIT, Choices
 from fuzz.book.disruption import beyond_budget
 from fuzz.book.facts import WHOLE, Facts
 from fuzz.book.judgement import Judgement
@@ -47,7 +47,9 @@ def _of_round(facts: Facts, terms: Terms) -> Iterator[str]:
 
 def _of_plan(facts: Facts, choices: Choices) -> Iterator[str]:
     kinds = {choice.kind for choice in choices}
-    yield from (f"a job is to {kind}" for kind in sorted(kinds & {START, WAIT, MIGRATE, PREEMPT}))
+    yield from (
+        f"a job is to {kind}" for kind in sorted(kinds & {START, WAIT, MIGRATE, RESIZE, PREEMPT})
+    )
     reasons = Reasons(facts, choices)
     why = {
         reasons.of(job)[0]

@@ -16,6 +16,8 @@ from fuzz.book.writing import written
 from fuzz.policy import Judged, Raw, TooManyPlansError
 
 MAX_PLANS = 4_000
+MOST_BROKEN = 4
+"""Of each valid plan that is looked at so many others are judged, at most."""
 SPOILT = 8
 """So many invalid plans are kept of those that the enumeration meets, and so many mutated ones."""
 
@@ -48,6 +50,8 @@ def plans(round_: Raw, rng: Random, most: int = MAX_PLANS) -> Iterator[Judged]:
                 raise TooManyPlansError
             continue
         met += 1
+        if met > MOST_BROKEN * most:
+            raise TooManyPlansError
         if len(spoilt) < SPOILT:
             spoilt.append((choices, broken))
         elif rng.randrange(met) < SPOILT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from fuzz.book.arrangement import are_joined, arrangement
-from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, START, WAIT, Choice, Choices
+from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, RESIZE, START, WAIT, Choice, Choices
 from fuzz.book.disruption import beyond_budget
 from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.pools import Pools
@@ -60,7 +60,7 @@ class Judgement:
 
     def arrivals(self, job: Job, choice: Choice) -> tuple[Place, ...]:
         """Return the tasks that come to a place."""
-        if choice.kind == START:
+        if choice.kind in (START, RESIZE):
             return choice.places
         if choice.kind == MIGRATE and job.running is not None:
             return tuple(set(choice.places) - set(job.running.places))
@@ -92,6 +92,10 @@ class Judgement:
             return "away"
         if choice.kind == MIGRATE and not _moves(job, choice):
             return "migrated"
+        if choice.kind == RESIZE and (
+            job.running is None or choice.option not in job.running.sizes
+        ):
+            return "resized"
         if not choice.anew:
             return ""
         groups = job.options[choice.option].groups
@@ -132,7 +136,7 @@ class Judgement:
         starting = {
             account
             for job, choice in zip(self.facts.jobs, choices, strict=True)
-            if choice.kind == START
+            if choice.kind in (START, RESIZE)
             for account in job.accounts
         }
         for account in starting & self.facts.limits.keys():
@@ -186,6 +190,8 @@ def _moves(job: Job, choice: Choice) -> bool:
 def _legal(job: Job) -> tuple[str, ...]:
     if job.running is None:
         return (WAIT,) if job.ineligible else (START, WAIT)
+    if job.running.sizes:
+        return (KEEP, MIGRATE, PREEMPT, RESIZE)
     return (KEEP,) if job.running.pinned else (KEEP, MIGRATE, PREEMPT)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from fuzz.book.choices import IDLE, KEEP, MIGRATE, PREEMPT, START, STOPPED, Choice, Choices
+from fuzz.book.choices import IDLE, KEEP, MIGRATE, PREEMPT, RESIZE, START, STOPPED, Choice, Choices
 from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.room import every_place
 
@@ -26,9 +26,13 @@ def _other(facts: Facts, job: Job, choice: Choice, rng: Random) -> Choice:
         if choice.kind == START and rng.random() < 0.3:
             return IDLE
         return _anywhere(facts, job, START, rng.randrange(len(job.options)), rng) or IDLE
-    kind = rng.choice((KEEP, MIGRATE, PREEMPT, MIGRATE))
-    if kind == MIGRATE:
-        placed = _anywhere(facts, job, kind, job.running.option, rng)
+    sizes = RESIZE if job.running.sizes or rng.random() < 0.1 else MIGRATE
+    kind = rng.choice((KEEP, MIGRATE, PREEMPT, MIGRATE, sizes))
+    if kind in (MIGRATE, RESIZE):
+        number = job.running.option
+        if kind == RESIZE:
+            number = rng.randrange(len(job.options))
+        placed = _anywhere(facts, job, kind, number, rng)
         if placed is not None:
             return placed
     if kind == PREEMPT:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
-from fuzz.book.choices import IDLE, KEEP, MIGRATE, PREEMPT, START, STOPPED, Choice, Choices
-from fuzz.book.facts import Facts, Group, Job, Place
+from fuzz.book.choices import IDLE, KEEP, MIGRATE, PREEMPT, RESIZE, START, STOPPED, Choice, Choices
+from fuzz.book.facts import WHOLE, Facts, Group, Job, Place
 from fuzz.book.pools import Pools, Taken
 from fuzz.book.room import Room
 from fuzz.book.standing import Precedence, Standing
@@ -119,10 +119,10 @@ class Preemption:
             more = [
                 job
                 for job in higher
-                if self.choices[job.number].kind == MIGRATE
+                if self.choices[job.number].kind in (MIGRATE, RESIZE)
                 and job not in back
                 and (
-                    self._arrives(job) & touched
+                    self._comes_to(job) & touched
                     or self._label_meets(job, back)
                     or self._takes_more(job, back)
                 )
@@ -235,7 +235,11 @@ class Preemption:
                     if running is not None:
                         held = job.options[running.option].counts.get(name, 0)
                         before += held
-                        after += held if choice.runs or job.number in moved else 0
+                        now = job.options[choice.option].counts.get(name, 0)
+                        if job.number in moved:
+                            here = self.choices[job.number]
+                            now = min(held, job.options[here.option].counts.get(name, 0))
+                        after += now if choice.runs or job.number in moved else 0
                     elif choice.runs and (host is None or choice.places[0][2] in host):
                         after += job.options[choice.option].counts.get(name, 0)
                 if after > max(limit, before):
@@ -318,6 +322,36 @@ class Preemption:
         """Return the hosts at which tasks of a job arrive, on whatever GPUs."""
         before = () if job.running is None else job.running.places
         return {place[2] for place in self.choices[job.number].places if place not in before}
+
+    def _comes_to(self, job: Job) -> set[int]:
+        """Return the hosts to which a job comes: a resized one where it takes more of something."""
+        choice, running = self.choices[job.number], job.running
+        if choice.kind != RESIZE or running is None:
+            return self._arrives(job)
+        more: Counter[tuple[int, object]] = Counter()
+        for option, places, sign in (
+            (choice.option, choice.places, 1),
+            (running.option, running.places, -1),
+        ):
+            for place in places:
+                group = job.options[option].groups[place[0]]
+                for name, amount in group.wants:
+                    more[place[2], name] += sign * amount
+                for what, amount in self._parts(group, place):
+                    more[place[2], what] += sign * amount
+        return {where[0] for where, amount in more.items() if amount > 0}
+
+    def _parts(self, group: Group, place: Place) -> Iterator[tuple[object, int]]:
+        """Yield what a task takes of its GPUs, of their memory and of each memory slice."""
+        _, _, host, gpus, slot = place
+        kind = self.facts.hosts[host].slices.get(group.profile or "")
+        for gpu in gpus:
+            yield gpu, group.each
+            yield (gpu, "memory"), group.gpu_memory
+            yield (gpu, "media"), int(kind is not None and kind.media)
+            for i in range(8):
+                inside = kind is not None and slot is not None and slot <= i < slot + kind.size
+                yield (gpu, i), group.each if kind is None else WHOLE * inside
 
     def _home(self, job: Job) -> Choice:
         assert job.running is not None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fuzz.book.accounts import Account
-from fuzz.book.choices import KEEP, MIGRATE, START, Choice, Choices
+from fuzz.book.choices import KEEP, MIGRATE, RESIZE, START, Choice, Choices
 from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.preemption import Preemption
 from fuzz.book.standing import Precedence, Standing
@@ -186,7 +186,9 @@ class Reasons:
         if reason == AWAY:
             return self.open
         mine = self.standing.of(job, number)
-        stay = [(one, choice) for one, choice in self._pairs if choice.kind in (KEEP, MIGRATE)]
+        stay = [
+            (one, choice) for one, choice in self._pairs if choice.kind in (KEEP, MIGRATE, RESIZE)
+        ]
         above = [
             (one, choice)
             for one, choice in self._pairs

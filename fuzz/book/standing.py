@@ -47,6 +47,14 @@ class Standing:
                 self._entitled[job.number, number] = fits
                 if fits:
                     claims.append(asks)
+            running = job.running
+            for other in () if running is None else running.sizes:
+                assert running is not None
+                now, then = job.options[running.option].asks, job.options[other].asks
+                less = all(then.get(name, 0) <= now.get(name, 0) for name in guarantee)
+                self._entitled[job.number, other] = (
+                    less and self._entitled[job.number, running.option]
+                )
             for name in guarantee:
                 most = max((asks.get(name, 0) for asks in claims), default=0)
                 if job.running is None:

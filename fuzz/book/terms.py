@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 from fuzz.book.arrangement import joined_mbps
-from fuzz.book.choices import MIGRATE, PREEMPT, START, Choice, Choices
+from fuzz.book.choices import MIGRATE, PREEMPT, RESIZE, START, Choice, Choices
 from fuzz.book.collectives import collectives
 from fuzz.book.contention import contention
 from fuzz.book.facts import WHOLE, Job
@@ -135,7 +135,9 @@ class Terms:
             pinned = job.running is not None and job.running.pinned
             if pinned if counted is None else not counted(job):
                 continue
-            numbers = range(len(job.options)) if job.running is None else [job.running.option]
+            numbers = list(range(len(job.options)))
+            if job.running is not None:
+                numbers = [job.running.option, *job.running.sizes]
             levels = {of(job, number) for number in numbers}
             for level in levels:
                 best = max(worth_of(job, n) for n in numbers if of(job, n) == level)
@@ -151,13 +153,10 @@ class Terms:
     def _class_values(self, choices: Choices) -> dict[str, int]:
         values = {f"value_{k}": 0 for k in range(1, len(self.classes) + 1)}
         for job, choice in zip(self.facts.jobs, choices, strict=True):
-            gained = self._value(job, choice)
-            if gained:
-                running = job.running
-                option = choice.option if running is None else running.option
+            for option, times in self._changed(job, choice):
                 level = self.judgement.standing.of(job, option)
                 (number,) = [k for k, one in enumerate(self.classes, 1) if level in one]
-                values[f"value_{number}"] += gained
+                values[f"value_{number}"] += times * job.options[option].value
         return values
 
     def _sum(self, name: str, choices: Choices) -> int:
@@ -173,7 +172,12 @@ class Terms:
         return self._gained(job, choice, lambda number: job.options[number].value)
 
     def _progress(self, job: Job, choice: Choice) -> int:
-        return self._gained(job, choice, lambda number: job.options[number].progress)
+        def worth(number: int) -> int:
+            running, progress = job.running, job.options[number].progress
+            restarts = running is not None and number != running.option
+            return progress * running.resize_factor // 1000 if restarts and running else progress
+
+        return self._gained(job, choice, worth)
 
     def _entitled(self, job: Job, choice: Choice) -> int:
         standing = self.judgement.standing
@@ -184,11 +188,13 @@ class Terms:
         )
 
     def _gained(self, job: Job, choice: Choice, worth: Callable[[int], int]) -> int:
-        if choice.kind == START:
-            return worth(choice.option)
-        if choice.kind == PREEMPT and job.running is not None:
-            return -worth(job.running.option)
-        return 0
+        return sum(times * worth(option) for option, times in self._changed(job, choice))
+
+    def _changed(self, job: Job, choice: Choice) -> list[tuple[int, int]]:
+        """Return the options that a job gains (1) and loses (-1)."""
+        gains = [(choice.option, 1)] if choice.kind in (START, RESIZE) else []
+        loses = choice.kind in (PREEMPT, RESIZE) and job.running is not None
+        return gains + ([(job.running.option, -1)] if loses and job.running else [])
 
     def _disruption(self, job: Job, choice: Choice) -> int:
         if job.running is None:
@@ -200,6 +206,21 @@ class Terms:
             moved = self.judgement.arrivals(job, choice)
             milli = sum(option.groups[place[0]].gpu for place in moved)
             return job.running.migrate_cost + milli
+        if choice.kind == RESIZE:
+            had, has = (
+                {
+                    (place[2], gpu)
+                    for place in places
+                    for gpu in place[3]
+                    if of.groups[place[0]].gpu >= WHOLE
+                }
+                for of, places in (
+                    (option, job.running.places),
+                    (job.options[choice.option], choice.places),
+                )
+            )
+            new = job.options[choice.option].asks["gpu"] - WHOLE * len(had & has)
+            return job.running.resize_costs[choice.option] + new
         return 0
 
     def _spread(self, job: Job, choice: Choice) -> int:

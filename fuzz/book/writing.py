@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from fuzz.book.choices import MIGRATE, PREEMPT, WAIT, Choices
+from fuzz.book.choices import MIGRATE, PREEMPT, RESIZE, WAIT, Choices
 from fuzz.book.collectives import collectives
 from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.pools import Pools, Taken
@@ -77,7 +77,7 @@ def _task(host: str, place: Place) -> Raw:
 
 def _communication(terms: Terms, choices: Choices) -> Raw | None:
     anew = [pair for pair in zip(terms.facts.jobs, choices, strict=True) if pair[1].anew]
-    anew.sort(key=lambda pair: pair[1].kind != MIGRATE)
+    anew.sort(key=lambda pair: pair[1].kind not in (MIGRATE, RESIZE))
     found = [c for job, choice in anew for c in collectives(terms.facts, job, choice)]
     if not found:
         return None
@@ -88,7 +88,7 @@ def _moves(terms: Terms, choices: Choices, rng: Random, *, parting: bool) -> Raw
     """Write an order of the moves: all who migrate stop first, or only those who have to."""
     facts = terms.facts
     stop = [job.name for job in facts.jobs if choices[job.number].kind == PREEMPT]
-    move = [job for job in facts.jobs if choices[job.number].kind == MIGRATE]
+    move = [job for job in facts.jobs if choices[job.number].kind in (MIGRATE, RESIZE)]
     if not stop and not move:
         return None
     rng.shuffle(move)
@@ -134,12 +134,13 @@ def _stays_within(pools: Pools, held: Taken, job: Job, choices: Choices) -> bool
 def _goes(room: Room, job: Job, choices: Choices) -> bool:
     """Move a job if its new place is free beside what it holds itself."""
     assert job.running is not None
-    groups = job.options[job.running.option].groups
+    groups = job.options[choices[job.number].option].groups
     _take(room, job, job.running.places, -1)
     taken: list[Place] = []
     for place in choices[job.number].places:
         if not room.holds(groups[place[0]], place):
-            _take(room, job, tuple(taken), -1)
+            for one in taken:
+                room.take(groups[one[0]], one, -1)
             _take(room, job, job.running.places)
             return False
         room.take(groups[place[0]], place)

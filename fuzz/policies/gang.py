@@ -33,6 +33,9 @@ def draw(rng: Random) -> Raw:
     settle(rng, round_, jobs[:many])
     for job in round_["jobs"]:
         costs(rng, job["running"])
+        if chance(rng, 0.3):
+            costs_of = [rng.choice((0, 500, 2500)) for _ in job["options"]]
+            job["running"]["resize_costs"] = costs_of
     round_["jobs"] += [job for job in jobs if "running" not in job]
     rng.shuffle(round_["jobs"])
     round_["policy"] = _policy(rng, round_, names)
@@ -135,6 +138,8 @@ def disruption_limits(rng: Random) -> Raw:
         limits["preempted_gpus"] = rng.choice((0, 1, 2))
     if chance(rng, 0.4):
         limits["migrated_jobs"] = rng.choice((0, 0, 1))
+    if chance(rng, 0.3):
+        limits["resized_jobs"] = rng.choice((0, 0, 1))
     if chance(rng, 0.3):
         limits["lost_gpu_s"] = rng.choice((0, 1, 2, 5))
     if chance(rng, 0.3):

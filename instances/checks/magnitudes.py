@@ -133,9 +133,9 @@ def _stop(job: Job, now: int) -> int:
     running = job.running
     if running is None:
         return 0
-    milli = job.options[running.option].milli_gpu
-    default = milli * (running.unsaved_s(now) + running.restart_s)
-    costs = (running.migrate_cost, running.preempt_cost)
+    milli = max(option.milli_gpu for option in job.options)
+    default = job.options[running.option].milli_gpu * (running.unsaved_s(now) + running.restart_s)
+    costs = (running.migrate_cost, running.preempt_cost, *(running.resize_costs or ()))
     return milli + max(default if cost is None else cost for cost in costs)
 
 

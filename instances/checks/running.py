@@ -164,6 +164,12 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     (*path, "option"),
                     job.running.option,
                 )
+            costs = job.running.resize_costs
+            if costs is not None and len(costs) != len(job.options):
+                raise InvalidInputError(
+                    f"{len(costs)} costs; expected one for each of {len(job.options)} options",
+                    (*path, "resize_costs"),
+                )
             for field in ("checkpoint", "started"):
                 moment = getattr(job.running, field)
                 if moment is not None and moment > round_.now:

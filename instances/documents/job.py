@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
-from typing import Annotated, Any, Self, TypedDict, Unpack
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -34,6 +34,7 @@ from placewright.topology.gpu_links import LinkKind
 from placewright.topology.units import WHOLE_GPU
 
 MAX_CAPS = 64
+MAX_OPTIONS = 64
 Values = Mapping[str, Any]
 """A document as plain values, as a file has them."""
 
@@ -46,6 +47,12 @@ class Running(Document):
     milli-GPU times the seconds of work that it loses (`unsaved_s`) plus `restart_s`. The milli-GPU
     of every task that moves or stops come on top. Its last `checkpoint` and when it `started` are
     on the round's clock (None: not known).
+
+    A job with several options may resize: go on with another of them. With `pin: size` it keeps the
+    option that it runs; `pin: both` is another word for `pinned`. `resize_costs` has what going on
+    with each option costs (milli-GPU-seconds; by default what a migration does), the GPUs that it
+    takes come on top; and `resize_factor` how many thousandths of the `progress` of an option count
+    once the job has restarted for it.
     """
 
     option: Index = 0
@@ -56,6 +63,17 @@ class Running(Document):
     restart_s: Index = 0
     migrate_cost: Amount | None = None
     preempt_cost: Amount | None = None
+    pin: Literal["size"] | None = None
+    resize_costs: Many[Amount] | None = Field(default=None, max_length=MAX_OPTIONS)
+    resize_factor: Annotated[int, Field(strict=True, ge=0, le=1000)] = 1000
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pinned(cls, raw: Any) -> Any:
+        """Read `pin: both` as `pinned`."""
+        if isinstance(raw, dict) and raw.get("pin") == "both":
+            return {**raw, "pin": None, "pinned": True}
+        return raw
 
     def unsaved_s(self, now: int) -> int:
         """Seconds of work that it loses if it stops: since its checkpoint, else since its start.
@@ -113,7 +131,7 @@ class Job(Document):
     priority: PriorityNumber = 0
     preempts: Annotated[Many[Name], Field(max_length=MAX_CAPS)] | None = None
     weight: Annotated[int, Field(strict=True, ge=0, le=10**6)] = 1
-    options: Many[Option] = Field(min_length=1, max_length=64)
+    options: Many[Option] = Field(min_length=1, max_length=MAX_OPTIONS)
     running: Running | None = None
     opportunistic: Flag = False
     anti_affinity: AntiAffinity | None = None
@@ -250,6 +268,22 @@ class Job(Document):
         else:
             known = known.model_copy(update=place)
         return self.model_copy(update={"running": known})
+
+    def offered(self, *, resizes: bool) -> tuple[int, ...]:
+        """Return the options that it may have where jobs resize, first the one that it runs."""
+        running, every = self.running, range(len(self.options))
+        if running is None:
+            return tuple(every)
+        if not resizes or running.pinned or running.pin is not None:
+            return (running.option,)
+        return (running.option, *(o for o in every if o != running.option))
+
+    def progress_of(self, option: int) -> int:
+        """Progress of an option; one for which the job has to restart counts in part."""
+        progress, running = self.options[option].progress, self.running
+        if running is None or option == running.option:
+            return progress
+        return progress * running.resize_factor // 1000
 
     def value_of(self, option: int) -> int:
         """Value of an option: its own, or GPUs asked (milli-GPU) times weight."""

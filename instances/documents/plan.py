@@ -75,8 +75,14 @@ class DecisionKind(StrEnum):
     START = "start"
     KEEP = "keep"
     MIGRATE = "migrate"
+    RESIZE = "resize"
     PREEMPT = "preempt"
     WAIT = "wait"
+
+    @property
+    def moves(self) -> bool:
+        """Whether a running job goes on with other tasks, places or GPUs."""
+        return self in (DecisionKind.MIGRATE, DecisionKind.RESIZE)
 
 
 class Reason(StrEnum):

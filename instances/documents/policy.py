@@ -13,6 +13,7 @@ from placewright.instances.documents.base import (
     MAX_COUNT,
     Amount,
     Document,
+    Flag,
     Index,
     Many,
     Name,
@@ -154,16 +155,16 @@ class DisruptionLimits(Document):
     """A disruption budget: the most that one round may do to running jobs; None: no limit.
 
     `preempted_jobs` and `preempted_gpus` limit the jobs that are preempted and the GPUs they held,
-    `migrated_jobs` the jobs that migrate. `lost_gpu_s` limits the work lost by all of these: GPUs
-    held times the seconds since the last checkpoint, without one since the start, and those of a
-    restart. A job that has run for
-    less than `min_run_s` since it `started` is not preempted. Jobs on hosts that failed or are to
-    be vacated do not count.
+    `migrated_jobs` the jobs that migrate, `resized_jobs` those that resize. `lost_gpu_s` limits the
+    work lost by all of these: GPUs held times the seconds since the last checkpoint, without one
+    since the start, and those of a restart. A job that has run for less than `min_run_s` since it
+    `started` is not preempted. Jobs on hosts that failed or are to be vacated do not count.
     """
 
     preempted_jobs: Index | None = None
     preempted_gpus: MilliGpuTotal | None = None
     migrated_jobs: Index | None = None
+    resized_jobs: Index | None = None
     lost_gpu_s: Amount | None = None
     min_run_s: Index | None = None
 
@@ -193,7 +194,8 @@ class Policy(Document):
     `preemption` priority says only who may preempt whom. `replicas` has `preemption` alone.
 
     `aging` raises the value of jobs that wait, and `backfill` reserves GPUs for the first of them
-    (None: neither). `limits` holds in every plan.
+    (None: neither). `limits` holds in every plan. With `keep_sizes` all running jobs keep their
+    options.
     """
 
     formulation: FormulationName = "gang"
@@ -206,6 +208,7 @@ class Policy(Document):
     aging: Aging | None = None
     backfill: Backfill | None = None
     limits: PolicyLimits | None = None
+    keep_sizes: Flag = False
 
     @model_validator(mode="before")
     @classmethod

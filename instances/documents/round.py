@@ -208,6 +208,22 @@ class Round(Document):
         """Return the round without its invalid jobs: what there is to decide."""
         return self.without_jobs(self._invalid).with_invalid({}) if self._invalid else self
 
+    def offered(self, job: Job) -> tuple[int, ...]:
+        """Return the options that a job may have, of a running job first the one that it runs.
+
+        Running jobs resize under `gang` alone, where neither backfill nor cells rely on what they
+        hold.
+        """
+        return job.offered(resizes=self.resizes)
+
+    @property
+    def resizes(self) -> bool:
+        """Whether running jobs may resize at all."""
+        policy = self.policy
+        if not policy.spec.resizes or policy.keep_sizes or policy.backfill is not None:
+            return False
+        return not any(tenant.cells for tenant in self.tenants)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all jobs."""

@@ -377,10 +377,10 @@ class PlacedTask(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A start, keep or migration whose job and option exist; `tasks` are those that can be read.
+    """What runs after the round, whose job and option exist; `tasks` are those that can be read.
 
-    `arrivals` are the tasks that come to a place: all of a started job, those of a migrated job
-    that change host or GPUs, none of a kept job.
+    `arrivals` are the tasks that come to a place: all of a job that starts or resizes, those of a
+    migrated job that change host or GPUs, none of a kept job.
     """
 
     position: int
@@ -395,6 +395,11 @@ class Placed(NamedTuple):
     def path(self) -> tuple[str | int, ...]:
         """Where the decision stands in the Plan document."""
         return "decisions", self.position
+
+    @property
+    def resizes(self) -> bool:
+        """Whether it is a running job that goes on with another option."""
+        return self.decision.decision is DecisionKind.RESIZE
 
 
 class Member(NamedTuple):
@@ -462,11 +467,11 @@ class Reading:
     Whatever the plan names and the round does not have is left out here; the rules `known_job`,
     `legal_decision`, `option`, `gang` and `known_host` report it, and no other rule stumbles over
     it. `round` is without the invalid jobs of the one `given`. `running` says by job name what runs
-    before the round; every migrated and preempted job is in it. `named` tells which hosts groups
-    name; `vacated` are the hosts that the policy empties. `sliced`: some job has or gets a MIG
-    slice; `parted`: or asks for memory of GPUs. `groups` are those of the plan, and `held` what all
-    tasks hold if there are some. `promises` are None where the plan has none that can be read, and
-    `data` where the policy has no regions.
+    before the round; every job that moves, resizes or stops is in it. `migrated` has resized jobs,
+    too. `named` tells which hosts groups name; `vacated` are the hosts that the policy empties.
+    `sliced`: some job has or gets a MIG slice; `parted`: or asks for memory of GPUs. `groups` are
+    those of the plan, and `held` what all tasks hold if there are some. `promises` are None where
+    the plan has none that can be read, and `data` where the policy has no regions.
     """
 
     round: Round
@@ -506,7 +511,7 @@ class Reading:
 
     @property
     def placed_anew(self) -> tuple[Placed, ...]:
-        """Migrated and started jobs: those whose place the plan chooses."""
+        """Migrated, resized and started jobs: those whose place the plan chooses."""
         return *self.migrated, *self.started
 
     def arrivals(self) -> Iterator[PlacedTask]:
@@ -550,6 +555,7 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
     hosts = cluster.hosts
     keep, start = DecisionKind.KEEP, DecisionKind.START
     migrate, preempt = DecisionKind.MIGRATE, DecisionKind.PREEMPT
+    resize = DecisionKind.RESIZE
     for index, decision in enumerate(plan.decisions):
         job, chosen, kind = jobs.get(decision.job), decision.option, decision.decision
         if job is None:
@@ -575,6 +581,8 @@ def read(round: Round, plan: Plan) -> Reading:  # noqa: A002
         elif kind is migrate and job.running is not None:
             moved = _moved(tasks, job.running)
             migrated.append(Placed(index, job, chosen, option, decision, tasks, moved))
+        elif kind is resize and job.running is not None:
+            migrated.append(Placed(index, job, chosen, option, decision, tasks, tasks))
     held = [jobs[name].options[now.option].groups for name, now in running.items()]
     held += [placed.option.groups for placed in (*kept, *migrated, *started)]
     # Jobs share groups, so few are looked at.

@@ -154,8 +154,9 @@ OUTCOMES = {
     DecisionKind.PREEMPT: "preempted",
     DecisionKind.KEEP: "kept",
     DecisionKind.WAIT: "waiting",
+    DecisionKind.RESIZE: "resized",
 }
-MOVES = (DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+MOVES = (DecisionKind.MIGRATE, DecisionKind.RESIZE, DecisionKind.PREEMPT)
 """Decisions that only some plans have; what counts them leaves them out where there are none."""
 
 
@@ -183,7 +184,12 @@ def milli_gpu_of(jobs: Mapping[str, Job], plan: Plan) -> dict[str, int]:
 # Jobs with the option and the tasks that they have, before a plan and after it.
 
 
-HOLDING = (DecisionKind.START, DecisionKind.KEEP, DecisionKind.MIGRATE)
+HOLDING = (
+    DecisionKind.START,
+    DecisionKind.KEEP,
+    DecisionKind.MIGRATE,
+    DecisionKind.RESIZE,
+)
 
 Placed: TypeAlias = tuple[Option, Sequence[Task]]
 

@@ -64,7 +64,11 @@ class DeadlineDecider:
     def reasons(self, candidate: Candidate) -> Mapping[int, Why]:
         """Return the reason of every pending job that a candidate does not start."""
         gangs = self._round.model_copy(
-            update={"policy": self._round.policy.model_copy(update={"formulation": "gang"})}
+            update={
+                "policy": self._round.policy.model_copy(
+                    update={"formulation": "gang", "keep_sizes": True}
+                )
+            }
         )
         problem, away = compile_round(gangs), unavailable_hosts(self._round.leases, self._round.now)
         here = problem.open & ~np.isin(self.hosts, list(away))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ from placewright.instances.derived.cell_trees import guaranteed
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.round import Round
 from placewright.topology import Cluster
+from placewright.topology.units import WHOLE_GPU
 
 
 class DomainNames:
@@ -42,8 +44,9 @@ LOWEST: Rank = (False, False, False, -(10**10))
 
 
 class PlacedTask(NamedTuple):
-    """A task: its group, its number there, the host's name, GPUs, and the start of a MIG slice."""
+    """A task: its option, its group, its number there, host, GPUs, and the start of a MIG slice."""
 
+    option: int
     group: int
     number: int
     host: str
@@ -61,10 +64,10 @@ class Changes:
     def __init__(self, round_: Round, hosts: Sequence[str], candidate: Candidate) -> None:
         self.round, self.candidate = round_, candidate
         self.new: dict[int, tuple[PlacedTask, ...]] = {}
-        for j, (_, places) in candidate.starts.items():
+        for j, (option, places) in candidate.starts.items():
             slots = candidate.slots.get(j) or (None,) * len(places)
             self.new[j] = tuple(
-                PlacedTask(g, i, hosts[h], frozenset(gpus), slot)
+                PlacedTask(option, g, i, hosts[h], frozenset(gpus), slot)
                 for (g, i, h, gpus), slot in zip(places, slots, strict=True)
             )
         self.guaranteed = set(guaranteed(round_)) if any(t.cells for t in round_.tenants) else set()
@@ -75,9 +78,13 @@ class Changes:
         """Return the tasks of a running job in their places; none of a pending one."""
         if job not in self._homes:
             running = self.round.jobs[job].running
-            self._homes[job] = tuple(
-                PlacedTask(t.group, t.index, t.host, frozenset(t.gpus), t.slot)
-                for t in (() if running is None else running.tasks)
+            self._homes[job] = (
+                tuple(
+                    PlacedTask(running.option, t.group, t.index, t.host, frozenset(t.gpus), t.slot)
+                    for t in running.tasks
+                )
+                if running is not None
+                else ()
             )
         return self._homes[job]
 
@@ -95,8 +102,29 @@ class Changes:
         return [task for task in self.new[job] if task not in before]
 
     def arrives_on(self, job: int, hosts: Collection[str]) -> bool:
-        """Whether a task of a job arrives on some of these hosts."""
+        """Whether a task of a job arrives on some of these hosts.
+
+        One that resizes arrives where it takes more of something than before.
+        """
+        if self.resizes(job):
+            return not self._grown(job).isdisjoint(hosts)
         return any(task.host in hosts for task in self.arrivals(job))
+
+    def _grown(self, job: int) -> set[str]:
+        """Return the hosts of which a job that resizes takes more of something than before."""
+        more: Counter[tuple[str, object]] = Counter()
+        for tasks, sign in ((self.new[job], 1), (self.home(job), -1)):
+            for task in tasks:
+                group = self.group(job, task)
+                amounts = {"cpu": group.cpu, "memory": group.memory, **group.resources}
+                for name, amount in amounts.items():
+                    more[task.host, name] += sign * amount
+                for gpu in task.gpus:
+                    more[task.host, gpu] += sign * min(group.gpu, WHOLE_GPU)
+                    more[task.host, (gpu, "memory")] += sign * group.gpu_memory
+                    part = None if group.mig is None else (group.mig, task.slot)
+                    more[task.host, (gpu, part)] += sign
+        return {where[0] for where, amount in more.items() if amount > 0}
 
     @cached_property
     def near(self) -> set[str]:
@@ -134,11 +162,16 @@ class Changes:
 
     def group(self, job: int, task: PlacedTask) -> TaskGroup:
         """Return the task group of a task."""
-        return self.round.jobs[job].options[self._option(job)].groups[task.group]
+        return self.round.jobs[job].options[task.option].groups[task.group]
 
-    def option(self, job: int) -> Option:
-        """Return the option with which a job runs, before or after the round."""
-        return self.round.jobs[job].options[self._option(job)]
+    def option(self, job: int, tasks: Sequence[PlacedTask]) -> Option:
+        """Return the option with which a job has some tasks, all before or all after the round."""
+        return self.round.jobs[job].options[tasks[0].option]
+
+    def resizes(self, job: int) -> bool:
+        """Whether a running job changes its option."""
+        running = self.round.jobs[job].running
+        return running is not None and job in self.new and self._option(job) != running.option
 
     def rank(self, job: int) -> Rank:
         """Return the precedence of a job that starts or moves, the lowest if it preempts nobody."""

@@ -272,7 +272,7 @@ class PoolUse:
     def _taken(self, job: int, tasks: Sequence[PlacedTask]) -> Taken:
         """Return what a job takes with its tasks in these places."""
         taken: Taken = Counter()
-        option = self._changes.option(job) if tasks else None
+        option = self._changes.option(job, tasks) if tasks else None
         for number, pool in enumerate(self._pools if option is not None else ()):
             of = {} if pool.level is None else self._domains.of(pool.level)
             uses = option.uses.get(pool.resource, 0) if option is not None else 0
@@ -345,18 +345,20 @@ class QuotaUse:
         for account in {a for j in owners for a in self._accounts(j, home(j))}:
             held = self._held_before.get(account, Counter())
             changing = self._changing.get(account, {})
-            undone = [changing[j] for j in (*back, *(gone - back)) if j in changing]
+            undone = [changing[j] for j in back if j in changing]
+            less = [changing[j] for j in gone - back if j in changing]
             for measure, limit in self._limits[account].items():
                 change = self._change[account][measure] - sum(one[measure] for one in undone)
+                change -= sum(max(0, one[measure]) for one in less)
                 if held[measure] + change > max(limit, held[measure]):
                     return True
         return False
 
     def starts_beside(self, victim: int) -> set[int]:
-        """Return the pending jobs that start within the quotas and caps of a victim."""
+        """Return the jobs that start or resize within the quotas and caps of a victim."""
         accounts = self._accounts(victim, self._changes.home(victim))
         changing = (j for account in accounts for j in self._changing.get(account, ()))
-        return {j for j in changing if self._round.jobs[j].running is None}
+        return {j for j in changing if j in self._changes.new}
 
     @cached_property
     def _limits(self) -> dict[RegionAccount, Mapping[Measure, int]]:
@@ -387,17 +389,19 @@ class QuotaUse:
             if job.running is None or not accounts_of(job):
                 continue
             for account in self._accounts(j, self._changes.home(j)):
-                held[account].update(self._asks(j, account))
+                held[account].update(self._asks(j, account, self._changes.home(j)))
         return held
 
-    def _asks(self, job: int, account: RegionAccount) -> dict[Measure, int]:
-        """Return what a job with its option counts in an account."""
-        option = self._changes.option(job)
+    def _asks(
+        self, job: int, account: RegionAccount, tasks: Sequence[PlacedTask]
+    ) -> dict[Measure, int]:
+        """Return what a job with the option of some tasks counts in an account."""
+        option = self._changes.option(job, tasks)
         return {measure: measure.asked_by(option) for measure in self._limits[account]}
 
     @cached_property
     def _changing(self) -> Mapping[RegionAccount, Mapping[int, Mapping[Measure, int]]]:
-        """What jobs that start hold more, and those that stop less, by account and job."""
+        """What jobs that start or resize hold more and those that stop less, by account."""
         found: defaultdict[RegionAccount, dict[int, Mapping[Measure, int]]] = defaultdict(dict)
         changes, jobs = self._changes, self._round.jobs
         starts = {j: new for j, new in changes.new.items() if jobs[j].running is None}
@@ -405,8 +409,14 @@ class QuotaUse:
         for j, tasks in (starts | stops).items():
             sign = 1 if j in starts else -1
             for account in self._accounts(j, tasks):
-                asks = self._asks(j, account)
+                asks = self._asks(j, account, tasks)
                 found[account][j] = {measure: sign * amount for measure, amount in asks.items()}
+        for j in (j for j in changes.new if changes.resizes(j)):
+            home = changes.home(j)
+            for account in self._accounts(j, home):
+                before = self._asks(j, account, home)
+                after = self._asks(j, account, changes.new[j])
+                found[account][j] = {one: after[one] - before[one] for one in before}
         return found
 
     @cached_property

@@ -319,7 +319,7 @@ def move_section(
     round: Round,  # noqa: A002
     decisions: Sequence[Decision],
 ) -> dict[str, Any] | None:
-    """Return the plan section `moves`, or None if no job migrates or is preempted.
+    """Return the plan section `moves`, or None if no job migrates, resizes or is preempted.
 
     Returns `{"kind": "moves", "steps": [...], "needs_spare": [...]}` with names of jobs. `steps`:
     the preempted jobs stop, then the others move one at a time, and no host, GPU or pool is
@@ -334,7 +334,7 @@ def move_section(
     anew. All in all that takes time in proportion to the slots touched, times a logarithm.
     """
     preempted = [d.job for d in decisions if d.decision is DecisionKind.PREEMPT]
-    migrated = [d for d in decisions if d.decision is DecisionKind.MIGRATE]
+    migrated = [d for d in decisions if d.decision.moves]
     if not preempted and not migrated:
         return None
     running = {
@@ -343,8 +343,16 @@ def move_section(
         if job.running is not None
     }
     numbers: dict[Slot, int] = {}
-    asked = Asked(round)
-    moves = [_move(asked, *running[decision.job], decision.tasks, numbers) for decision in migrated]
+    asked, options = Asked(round), {job.name: job.options for job in round.jobs}
+    moves = [
+        _move(
+            asked,
+            running[d.job],
+            (options[d.job][d.option or 0], d.tasks),
+            numbers,
+        )
+        for d in migrated
+    ]
     for stopped in preempted:
         del running[stopped]
     sequencer = MoveSequencer(moves, free_amounts(asked, round, running.values(), numbers))
@@ -358,22 +366,21 @@ def move_section(
 
 def _move(
     asked: Asked,
-    option: Option,
-    places: Sequence[Task],
-    new_places: Sequence[Task],
+    then: tuple[Option, Sequence[Task]],
+    now: tuple[Option, Sequence[Task]],
     numbers: dict[Slot, int],
 ) -> Move:
-    """Compare a job's places before and after; new slots get the next number."""
+    """Compare a job's option and places before and after; new slots get the next number."""
     before, after = (
         sums((numbers.setdefault(slot, len(numbers)), n) for slot, n in asked(option, tasks))
-        for tasks in (places, new_places)
+        for option, tasks in (then, now)
     )
     return Move(
         before,
         after,
         takes={s: new - before.get(s, 0) for s, new in after.items() if new > before.get(s, 0)},
         gives={s: old - after.get(s, 0) for s, old in before.items() if old > after.get(s, 0)},
-        weight=option.milli_gpu + 1,
+        weight=now[0].milli_gpu + 1,
     )
 
 

@@ -97,7 +97,8 @@ class QuotaUse:
                     option = job.options[job.running.option]
                     _add(before[account], option)
                     if j not in candidate.preempted:
-                        _add(self._stay[account], option)
+                        after = candidate.starts.get(j, (job.running.option,))[0]
+                        _add(self._stay[account], job.options[after])
                     elif j not in exempt:
                         stopped[account].append((j, option))
                 elif j in candidate.starts:

@@ -93,8 +93,7 @@ class PoolStates:
         held = []
         for j in jobs:
             option, places = self._starts[j]
-            running = self._jobs[j].running
-            chosen = self._jobs[j].options[option if running is None else running.option]
+            chosen = self._jobs[j].options[option]
             held.append((chosen, [(group, host) for group, _, host, _ in places]))
         return tuple(pool.held(held) for pool in self.empty.pools)
 
@@ -384,7 +383,8 @@ class FixedStates:
         """Return the state beside the kept and migrated jobs."""
         state = self._beside_kept(())
         for j in self._moved:
-            charge(self._problem, state, self._groups(j), *self._places(j))
+            groups = self._problem.choice_of(j, self._candidate.starts[j][0]).groups
+            charge(self._problem, state, groups, *self._places(j))
         return state
 
     def _beside_kept(self, victims: Collection[int]) -> State:
@@ -460,11 +460,18 @@ def gang_problem_of(round_: Round) -> Problem:
 
     The state of its hosts says nothing, as running jobs may share GPUs.
     """
-    policy = {"formulation": "gang", "terms": ("value",), "priority": "preemption"}
+    policy = round_.policy.model_copy(
+        update={
+            "formulation": "gang",
+            "terms": ("value",),
+            "priority": "preemption",
+            "keep_sizes": True,
+        }
+    )
     return compile_round(
         round_.model_copy(
             update={
-                "policy": round_.policy.model_copy(update=policy),
+                "policy": policy,
                 "jobs": tuple(map(_unpinned, round_.jobs)),
             }
         )

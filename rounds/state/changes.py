@@ -365,8 +365,12 @@ def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round
                 started=round_.now,
                 restart_s=restart_s.get(job.name, 0),
             )
-        elif decision.decision is DecisionKind.MIGRATE and job.running is not None:
-            update = {"tasks": decision.tasks, "checkpoint": round_.now}
+        elif decision.decision.moves and job.running is not None:
+            update = {
+                "option": decision.option,
+                "tasks": decision.tasks,
+                "checkpoint": round_.now,
+            }
             running = job.running.model_copy(update=update)
         elif decision.decision is DecisionKind.PREEMPT:
             running = None

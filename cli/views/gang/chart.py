@@ -48,6 +48,7 @@ FREE = "·"
 UNMARKED = {
     Use.STARTED: "■▪◆",
     Use.MIGRATED: "▣▩◈",
+    Use.RESIZED: "▤▥◍",
     Use.PREEMPTED: "○◦◎",
     Use.KEPT: "□▫◇",
     Use.RUNNING: "□▫◇",
@@ -97,7 +98,7 @@ def job_style(job: Holder) -> Style:
         return Style(colour, colour, None, job.mark, symbol, colour)
     if not job.mark:
         colour = PLACED if job.use.arrives else STAYS[job.rank % len(STAYS)]
-        hatch = "///" if job.use is Use.MIGRATED else None
+        hatch = "///" if job.use in (Use.MIGRATED, Use.RESIZED) else None
         return Style(colour, LIGHT, hatch, "", symbol, colour)
     colour = LARGE[job.rank % len(LARGE)]
     hatch = HATCHES[job.rank // len(LARGE)]
@@ -420,10 +421,10 @@ MAX_BARS = 64
 WIDTH = 40
 """Of all bars of a row, in letters."""
 
-USES = (Use.KEPT, Use.RUNNING, Use.MIGRATED, Use.STARTED, Use.PREEMPTED)
+USES = (Use.KEPT, Use.RUNNING, Use.MIGRATED, Use.RESIZED, Use.STARTED, Use.PREEMPTED)
 """In the order in which they are drawn: what stays first."""
 
-TERMINAL = {Use.MIGRATED: "cyan", Use.STARTED: "green", Use.PREEMPTED: "red"}
+TERMINAL = {Use.MIGRATED: "cyan", Use.RESIZED: "cyan", Use.STARTED: "green", Use.PREEMPTED: "red"}
 
 
 class Domains(NamedTuple):

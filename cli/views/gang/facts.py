@@ -155,6 +155,7 @@ class Use(StrEnum):
 
     STARTED = "started"
     MIGRATED = "migrated"
+    RESIZED = "resized"
     PREEMPTED = "preempted"
     KEPT = "kept"
     RUNNING = "running"
@@ -162,7 +163,7 @@ class Use(StrEnum):
     @property
     def arrives(self) -> bool:
         """Whether the job gets GPUs by the plan."""
-        return self in (Use.STARTED, Use.MIGRATED)
+        return self in (Use.STARTED, Use.MIGRATED, Use.RESIZED)
 
 
 class Holder(NamedTuple):

@@ -17,7 +17,7 @@ from placewright.instances.derived.phrases import count, joined_by, of_hosts, se
 from placewright.instances.derived.reason_text import MEANINGS
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
-from placewright.instances.documents.plan import DecisionKind, Plan, Reason
+from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.quantities import amount_text, memory_in_gi
 from placewright.instances.documents.round import Round
 from placewright.report.facts.jobs import MOVES, OUTCOMES, Move
@@ -181,7 +181,7 @@ def _task_table(round_: Round, job: Job, decision: Decision) -> Table:
         if one.group.gpu_links is not None
     }
     before = {}
-    if decision.decision is DecisionKind.MIGRATE and job.running is not None:
+    if decision.decision.moves and job.running is not None:
         before = {(task.group, task.index): task for task in job.running.tasks}
     moved = ("from",) if before else ()
     joined = ("ring of GPUs",) if rings else ()

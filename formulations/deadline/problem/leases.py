@@ -336,7 +336,12 @@ def gang_round(round_: Round, jobs: tuple[Job, ...], terms: tuple[str, ...]) -> 
     """Return the round of policy `gang` of these jobs and terms; away hosts are closed."""
     gone = unavailable_hosts(round_.leases, round_.now)
     policy = round_.policy.model_copy(
-        update={"formulation": "gang", "terms": terms, "priority": "preemption"}
+        update={
+            "formulation": "gang",
+            "terms": terms,
+            "priority": "preemption",
+            "keep_sizes": True,
+        }
     )
     return round_.model_copy(
         update={

@@ -16,7 +16,12 @@ from placewright.formulations.gang.placement.disruption_budget import disruption
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import use_of_pool
 from placewright.formulations.gang.problem.jobs import Choice, JobClass
-from placewright.formulations.gang.problem.limits import NO_BUDGET_PRICES, BudgetPrices, QuotaKey
+from placewright.formulations.gang.problem.limits import (
+    NO_BUDGET_PRICES,
+    NOTHING,
+    BudgetPrices,
+    QuotaKey,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.shapes import Pool
 from placewright.formulations.session import Session
@@ -214,7 +219,7 @@ class VictimSets(_Table):
         Least rank that may come.
     stopped : int64 (rows,)
         Which of the jobs of the host, as bits.
-    used : float64 (rows, 4)
+    used : float64 (rows, limits)
         What that uses of the disruption budget.
     """
 
@@ -230,7 +235,12 @@ class VictimSets(_Table):
         """Return a table without rows."""
         none = np.zeros(0, dtype=np.int64)
         return cls(
-            none, np.zeros((0, columns), dtype=np.int64), np.zeros(0), none, none, np.zeros((0, 4))
+            none,
+            np.zeros((0, columns), dtype=np.int64),
+            np.zeros(0),
+            none,
+            none,
+            np.zeros((0, len(NOTHING))),
         )
 
     def merged(self, *others: Self) -> Self:
@@ -348,11 +358,11 @@ class DisplacementCost:
         self._budget_left = np.array(limits, dtype=np.float64)
 
     def _budget_use(self, jobs: Ints) -> NDArray[np.float64]:
-        """Return what stopping each of some jobs uses of the disruption budget, (..., 4)."""
+        """Return what stopping each of some jobs uses of the disruption budget, (..., limits)."""
         if self._budget is None:
-            return np.zeros((*jobs.shape, 4))
+            return np.zeros((*jobs.shape, len(NOTHING)))
         uses = [self._budget.used([job], []) for job in jobs.ravel().tolist()]
-        return np.array(uses, dtype=np.float64).reshape(*jobs.shape, 4)
+        return np.array(uses, dtype=np.float64).reshape(*jobs.shape, len(NOTHING))
 
     def _index(self) -> None:
         """Index the table by host, and drop cached results."""
@@ -396,7 +406,7 @@ class DisplacementCost:
                     (sets * (jobs.level[index] + 1)).max(axis=2, initial=0).reshape(shape),
                     (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
                     np.einsum("snk,nkd->snd", sets, self._budget_use(jobs.job[index])).reshape(
-                        *shape, 4
+                        *shape, len(NOTHING)
                     ),
                 )
             )
@@ -502,7 +512,7 @@ class DisplacementCost:
         """
         if self._budget is None:
             return True
-        used = np.zeros(4)
+        used = np.zeros(len(NOTHING))
         for host, wanted, quota in tasks:
             at = slice_of(self._table.host, host)
             cost = self._row_cost(wanted, quota, at)

@@ -86,7 +86,8 @@ def evacuation_cost(problem: Problem) -> int:
         leaving = [problem.vacate[host] for _, _, host, _ in running.places]
         moved = sum(int(m) for m, a in zip(milli, leaving, strict=True) if a)
         if moved:
-            cost += min(running.migrate_cost + moved, running.preempt_cost + int(sum(milli)))
+            stops = running.migrate_cost + moved, running.preempt_cost + int(sum(milli))
+            cost += min(*stops, *problem.resize_costs(running))
     return cost
 
 

@@ -25,7 +25,7 @@ from placewright.formulations.gang.placement.placement import Placement, placeme
 from placewright.formulations.gang.problem.jobs import Choice
 from placewright.formulations.gang.problem.limits import CLASS_VALUES, PROGRESS, VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.plan_messages import SHARPNESS, Bound, Candidate, near
 from placewright.formulations.session import Session
 from placewright.solver import Outcome
 
@@ -192,6 +192,13 @@ class Search(SearchState):
         if incumbent is not None and incumbent.value >= self.problem.weighted_value(best):
             return incumbent
         return placement_of(self.problem, plan)
+
+    def proven(self, term: str) -> int | None:
+        """Return the value of a term of the best plan if its bound equals it, but for rounding."""
+        best, bound = self.session.best, self.session.best_known.bounds.get(term)
+        if best is None or bound is None or not near(bound, best[term], SHARPNESS):
+            return None
+        return best[term]
 
     def close_enough(self) -> bool:
         """Whether the first term of the best plan, or each priority class, is proven enough."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -46,6 +46,9 @@ def assign_gpus(placement: Placement) -> Assignment:
     # Running jobs go first, so that their tasks find the GPUs that they had.
     changed = sorted(placement.changed(), key=lambda s: s[1].job == ANY_JOB)
     pools.join([start for _, start in changed])
+    for _, start in changed:
+        if start.job != ANY_JOB and start.choice:
+            pools.keep(start)
     waiting = [iter(() if c.running else c.jobs) for c in problem.classes]
     starts: dict[int, tuple[int, tuple[Place, ...]]] = {}
     slots: dict[int, Slots] = {}
@@ -58,15 +61,16 @@ def assign_gpus(placement: Placement) -> Assignment:
         starts[job] = (choice.index, tuple(place for place, _ in tasks))
         if any(slot is not None for _, slot in tasks):
             slots[job] = tuple(slot for _, slot in tasks)
-        for host, _ in {(put.host, put.group) for put in start.tasks} - running_host_groups(
-            problem, job
-        ):
+        ran = set() if start.choice and start.job != ANY_JOB else running_host_groups(problem, job)
+        for host, _ in {(put.host, put.group) for put in start.tasks} - ran:
             arrived[host].append((choice.entitled, problem.round.jobs[job].priority, -job))
     # A running job may come back to just where it was.
     home = [
         j
         for j in starts
-        if j in problem.running and _is_in_place(problem, j, starts[j][1], slots.get(j, ()))
+        if j in problem.running
+        and starts[j][0] == problem.choice_of(j).index
+        and _is_in_place(problem, j, starts[j][1], slots.get(j, ()))
     ]
     for job in home:
         del starts[job]
@@ -84,6 +88,31 @@ class _FreeGpus:
         self._starts: dict[tuple[int, int], list[tuple[int, int]]] = {}
         # By host whose GPUs are joined differently, and shape: sets of GPUs for such tasks.
         self._joined: defaultdict[tuple[int, int], list[tuple[int, ...]]] = defaultdict(list)
+        # By job that resizes and host: the whole GPUs that it keeps, for whichever of its tasks.
+        self._kept: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+
+    def keep(self, start: JobPlacement) -> None:
+        """Set aside the whole GPUs that a job had which resizes, as many as it needs on a host."""
+        problem = self._placement.problem
+        job_class = problem.classes[start.job_class]
+        needed: Counter[int] = Counter()
+        for put in start.tasks:
+            shape = job_class.choices[start.choice].groups[put.group].shape
+            if not put.gpus and (put.host, shape) not in self._joined:
+                needed[put.host] += put.count * (int(problem.shape_gpu[shape]) // WHOLE_GPU)
+        for group, _, host, gpus in problem.running[start.job].places:
+            whole = int(problem.shape_gpu[job_class.choices[0].groups[group].shape]) >= WHOLE_GPU
+            for gpu in gpus if whole else ():
+                free = self._free_of(host)
+                if needed[host] and gpu in free:
+                    free.remove(gpu)
+                    self._kept[start.job, host].append(gpu)
+                    needed[host] -= 1
+
+    def _free_of(self, host: int) -> list[int]:
+        if host not in self._free:
+            self._free[host] = self._placement.free_gpu_ids(host)
+        return self._free[host]
 
     def join(self, starts: Sequence[JobPlacement]) -> None:
         """Choose the sets of GPUs of all tasks on hosts whose GPUs are joined differently."""
@@ -134,9 +163,12 @@ class _FreeGpus:
         self._starts[key].remove(named)
         return named[1]
 
-    def take(self, host: int, shape: int, wanted: tuple[int, ...] = ()) -> tuple[int, ...]:
+    def take(
+        self, host: int, shape: int, wanted: tuple[int, ...] = (), job: int = ANY_JOB
+    ) -> tuple[int, ...]:
         """Take free GPUs of a host for a task: the `wanted` ones if all of them are free.
 
+        A task of a job that resizes takes first what `keep` has set aside for the job.
         A task takes rather what a job below its rank had, the highest of them, than what nobody
         had, and that rather than what a job had that it does not displace.
         """
@@ -146,9 +178,9 @@ class _FreeGpus:
             return ()
         if joined := self._joined.get((host, shape)):
             return joined.pop(joined.index(wanted) if wanted in joined else -1)
-        if host not in self._free:
-            self._free[host] = self._placement.free_gpu_ids(host)
-        free_gpus = self._free[host]
+        free_gpus = self._free_of(host)
+        kept = self._kept[job, host] if job != ANY_JOB else []
+        mine = [kept.pop() for _ in range(min(count, len(kept)))]
         if wanted and all(gpu in free_gpus for gpu in wanted):
             for gpu in wanted:
                 free_gpus.remove(gpu)
@@ -159,7 +191,7 @@ class _FreeGpus:
             free_gpus.sort(
                 key=lambda gpu: (level[gpu] if level[gpu] <= rank else -level[gpu], -gpu)
             )
-        return tuple(free_gpus.pop() for _ in range(count))
+        return (*mine, *(free_gpus.pop() for _ in range(count - len(mine))))
 
 
 def _displaced_from(placement: Placement) -> Mapping[int, Mapping[int, int]]:
@@ -182,7 +214,7 @@ def _tasks(
     """
     before: defaultdict[tuple[int, int], list[tuple[int, tuple[int, ...], int | None]]]
     before = defaultdict(list)
-    if start.job != ANY_JOB:
+    if start.job != ANY_JOB and not start.choice:
         running = problem.running[start.job]
         at = running.slots or (None,) * len(running.places)
         for (group, index, host, had), slot in zip(running.places, at, strict=True):
@@ -223,7 +255,7 @@ def _tasks(
     for number, host, named, slot in open_tasks:
         index = next(index_of[number])
         shape = choice.groups[number].shape
-        gpus = pools.take(host, shape) if named is None else named
+        gpus = pools.take(host, shape, job=start.job) if named is None else named
         yield (number, index, host, gpus), slot
 
 

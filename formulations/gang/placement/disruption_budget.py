@@ -58,8 +58,7 @@ def repair_disruptions(placement: Placement) -> None:
 
 def disruption_of(placement: Placement, budget: DisruptionBudget) -> Disruption:
     """Return what a placement uses of a disruption budget."""
-    preempted, migrated = _displaced(placement)
-    return budget.used(preempted, migrated)
+    return budget.used(*_displaced(placement))
 
 
 class BudgetGuard:
@@ -79,21 +78,22 @@ class BudgetGuard:
     def _excess(self) -> tuple[int, ...]:
         if self._budget is None:
             return ()
-        preempted, migrated = _displaced(self._placement)
-        protected = sum(map(self._budget.is_protected, preempted))
-        return *self._budget.excess(self._budget.used(preempted, migrated)), protected
+        displaced = _displaced(self._placement)
+        protected = sum(map(self._budget.is_protected, displaced[0]))
+        return *self._budget.excess(self._budget.used(*displaced)), protected
 
 
 def _is_within(placement: Placement, budget: DisruptionBudget) -> bool:
     return budget.allows(*_displaced(placement))
 
 
-def _displaced(placement: Placement) -> tuple[list[int], list[int]]:
-    """Return the running jobs that are stopped, and those that have moved."""
+def _displaced(placement: Placement) -> tuple[list[int], list[int], list[int]]:
+    """Return the running jobs that are stopped, those that have moved, and those that resize."""
     displaced = list(placement.displaced_jobs())
     return (
         [job for job in displaced if not placement.is_running(job)],
-        [job for job in displaced if placement.is_running(job)],
+        [job for job in displaced if placement.is_running(job) and not placement.resizes(job)],
+        [job for job in displaced if placement.is_running(job) and placement.resizes(job)],
     )
 
 
@@ -118,8 +118,9 @@ class _Return:
     def __init__(self, placement: Placement, budget: DisruptionBudget) -> None:
         self.placement, self.budget = placement, budget
         self.problem = placement.problem
-        self.preempted, self.migrated = _displaced(placement)
-        self.used = budget.used(self.preempted, self.migrated)
+        self.preempted, migrated, resized = _displaced(placement)
+        self.migrated = migrated + resized
+        self.used = budget.used(self.preempted, migrated, resized)
         # Numbers of the jobs that arrive on each host; those that have stopped stay listed.
         self.arrived: defaultdict[int, set[int]] = defaultdict(set)
         for number, start in placement.changed():
@@ -155,15 +156,18 @@ class _Return:
         if stop is None or stop.protected or not placement.is_running(job):
             return False
         excess = self.budget.excess(self.used)
-        after = self.budget.excess(self.used.plus(stop.migrated, -1).plus(stop.preempted))
-        fewer = after.migrated_jobs < excess.migrated_jobs
+        after = self.budget.excess(self.used.plus(self._moved(job), -1).plus(stop.preempted))
+        fewer = (after.migrated_jobs, after.resized_jobs) < (
+            excess.migrated_jobs,
+            excess.resized_jobs,
+        )
         no_worse = all(now <= was for now, was in zip(after, excess, strict=True))
         return fewer and no_worse and self._value_of(job) < self._value_in_the_way(job)
 
     def _stop(self, job: int) -> None:
         """Stop a job that has moved, which counts as a preemption."""
         stop = self.budget.stops[job]
-        self.used = self.used.plus(stop.migrated, -1).plus(stop.preempted)
+        self.used = self.used.plus(self._moved(job), -1).plus(stop.preempted)
         self.placement.stop(self.placement.start_of(job))
 
     def bring_back(self, job: int) -> None:
@@ -174,7 +178,7 @@ class _Return:
         stop = self.budget.stops.get(job)
         if stop is not None:
             moved = placement.is_running(job)
-            self.used = self.used.plus(stop.migrated if moved else stop.preempted, -1)
+            self.used = self.used.plus(self._moved(job) if moved else stop.preempted, -1)
         if placement.is_running(job):
             placement.stop(placement.start_of(job))
         hosts = {host for _, _, host, _ in running.places}
@@ -191,7 +195,7 @@ class _Return:
                 raise AssertionError("nobody is in the place of a job; expected that it fits")
         job_class = self.problem.classes[running.job_class]
         while over := placement.quota_excess(job_class.accounts, job_class.choices[0]):
-            placement.stop(self._cheapest_start_of(over))
+            self._give_back(over)
         placement.restart(self.problem.running_placement_of[job])
 
     def _score(self, job: int) -> float | None:
@@ -203,7 +207,7 @@ class _Return:
         if stop is None or placement.in_place(job):
             return None
         moved = placement.is_running(job)
-        spared = stop.migrated if moved else stop.preempted
+        spared = self._moved(job) if moved else stop.preempted
         excess = self.budget.excess(self.used)
         share = sum(
             min(1.0, amount / over) for amount, over in zip(spared, excess, strict=True) if over
@@ -216,6 +220,11 @@ class _Return:
         elif self._stops_rather(job):
             loss = self._value_of(job)
         return loss / share if loss > 0 else loss * share
+
+    def _moved(self, job: int) -> Disruption:
+        """Return what a job that has moved or resizes counts with."""
+        stop = self.budget.stops[job]
+        return stop.resized if self.placement.resizes(job) else stop.migrated
 
     def _value_of(self, job: int) -> int:
         """Return the value of a running job."""
@@ -271,18 +280,23 @@ class _Return:
             if put.host == host and not put.stays
         )
 
-    def _cheapest_start_of(self, keys: Iterable[QuotaKey]) -> int:
-        """Return the number of the started job of least value that takes of some quotas or caps."""
-        starts = [
-            (number, self.problem.classes[start.job_class], start.choice)
+    def _give_back(self, keys: Iterable[QuotaKey]) -> None:
+        """Stop the started job of least value that takes of some quotas or caps.
+
+        Where there is none, a job goes back that resizes.
+        """
+        takers = [
+            (start.job != ANY_JOB, job_class.choices[start.choice].value, number, start.job)
             for number, start in self.placement.changed()
-            if start.job == ANY_JOB
+            for job_class in [self.problem.classes[start.job_class]]
+            if (start.job == ANY_JOB or start.choice)
+            and self.problem.takes_of(keys, job_class.accounts, job_class.choices[start.choice])
         ]
-        return min(
-            (job_class.choices[o].value, number)
-            for number, job_class, o in starts
-            if self.problem.takes_of(keys, job_class.accounts, job_class.choices[o])
-        )[1]
+        resizes, _, number, job = min(takers)
+        if resizes:
+            self.bring_back(job)
+        else:
+            self.placement.stop(number)
 
 
 # Completion under strict priority: no GPU stays idle that a waiting job could have.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from itertools import takewhile
 from math import inf
 
 import numpy as np
@@ -174,6 +176,38 @@ def place_choice(
     return None
 
 
+def place_near(placement: Placement, choice: Choice, job: int) -> list[TaskPlacement] | None:
+    """Place a running job that is stopped on hosts where it was, or close to them; else anywhere.
+
+    `ANY_JOB` was nowhere, and tasks that are tied go where the rules of their places want them.
+    """
+    group = choice.groups[0]
+    if job == ANY_JOB or len(choice.groups) > 1 or choice.is_tied or choice.uses:
+        return place_choice(placement, choice)
+    problem = placement.problem
+    homes = np.unique([host for _, _, host, _ in problem.running[job].places])
+    near = [homes]
+    if group.count > 1:
+        levels = problem.cluster.domain
+        domain = levels[group.required if group.required != NO_LEVEL else max(len(levels) - 2, 0)]
+        own, times = np.unique(domain[homes], return_counts=True)
+        near = [np.flatnonzero(domain == d) for d in own[np.argsort(-times, kind="stable")]]
+    shape = group.shape
+    for hosts in near:
+        fits = placement.fits(shape)[hosts]
+        if fits.sum() < group.count:
+            continue
+        order = np.lexsort((placement.whole[hosts], ~np.isin(hosts, homes)))
+        number = np.minimum(fits[order], group.count)
+        number = np.diff(np.minimum(np.cumsum(number), group.count), prepend=0)
+        return [
+            TaskPlacement(0, host, 1, placement.put(shape, host))
+            for host, n in zip(hosts[order].tolist(), number.tolist(), strict=True)
+            for _ in range(n)
+        ]
+    return place_choice(placement, choice)
+
+
 def lift_all(placement: Placement, choice: Choice, puts: list[TaskPlacement]) -> None:
     """Release what tasks of an option hold."""
     for put in puts:
@@ -271,21 +305,22 @@ def _exact_share(share: TenantShare) -> Fraction:
 # A greedy for the multiple-choice knapsack. Where all options of a job have the same value, the
 # first plan gives as many jobs as possible their cheapest option; upgrades then use what is left
 # free, the change of largest gain per additional GPU first. The policy's order of `value`,
-# `entitled` and `progress` defines the gain. Running jobs keep their option.
+# `entitled` and `progress` defines the gain. Running jobs keep their option, or change it, too, for
+# terms that come before what that costs.
 
 
 Change = tuple[tuple[float, ...], int, int, int]
 """(minus the gain per additional GPU, class, choice before, choice after): a heap entry."""
 
 
-def upgrade_options(placement: Placement) -> None:
-    """Change options of started jobs while that gains."""
+def upgrade_options(placement: Placement, *, running: bool = False) -> None:
+    """Change options of started jobs, and of `running` ones, while that gains."""
     tuning = parameters.PARAMETERS.placement
     problem = placement.problem
     quota = placement.quota_left()
     starts: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for number, start in placement.started():
-        if start.job == ANY_JOB:
+        if start.job == ANY_JOB or running:
             starts[start.job_class, start.choice].append(number)
     changes = [change for c, o in starts for change in _changes(problem, c, o)]
     heapify(changes)
@@ -307,10 +342,13 @@ def upgrade_options(placement: Placement) -> None:
 
 def _changes(problem: Problem, c: int, o: int) -> list[Change]:
     """Return all changes from one option that gain something."""
-    choices = problem.classes[c].choices
+    choices, terms = problem.classes[c].choices, problem.terms
+    if problem.classes[c].running:
+        terms = tuple(takewhile(lambda term: term not in ("disruption", "freed"), terms))
+    terms = tuple(term for term in terms if term in OPTION_SUMS)
     found: list[Change] = []
     for better, choice in enumerate(choices):
-        gain = _gain(problem, choices[o], choice)
+        gain = _gain(terms, choices[o], choice)
         if gain > (0,) * len(gain):
             more = problem.demand_of(choice, -1) - problem.demand_of(choices[o], -1)
             # What takes no more is free; of such changes the one that gains most comes first.
@@ -321,11 +359,9 @@ def _changes(problem: Problem, c: int, o: int) -> list[Change]:
     return found
 
 
-def _gain(problem: Problem, before: Choice, after: Choice) -> tuple[int, ...]:
+def _gain(terms: Sequence[str], before: Choice, after: Choice) -> tuple[int, ...]:
     """Return what a change adds to the terms that are sums over options, in the policy's order."""
-    return tuple(
-        after.amount(term) - before.amount(term) for term in problem.terms if term in OPTION_SUMS
-    )
+    return tuple(after.amount(term) - before.amount(term) for term in terms)
 
 
 def _change(
@@ -341,9 +377,10 @@ def _change(
     placement.stop(number)
     problem.charge_quota(quota, accounts, choices[start.choice], -1)
     if problem.within_quota(quota, accounts, choices[better]):
-        puts = place_choice(placement, choices[better])
+        with placement.unranked() if start.job != ANY_JOB else nullcontext():
+            puts = place_near(placement, choices[better], start.job)
         if puts is not None:
             problem.charge_quota(quota, accounts, choices[better])
-            return placement.start(start.job_class, better, puts), True
+            return placement.start(start.job_class, better, puts, start.job), True
     problem.charge_quota(quota, accounts, choices[start.choice])
     return placement.restart(start), False

@@ -96,6 +96,7 @@ class Placement(HostState):
             np.zeros(len(cluster.names[label.level]), dtype=np.int64) for label in problem.labels
         ]
         self._worth = 0 if cleared else problem.running_value
+        self._ranked = True
         self._quota = dict(problem.quota)
         for c, off in zip(problem.classes, self.stopped, strict=True):
             if c.running:
@@ -228,6 +229,16 @@ class Placement(HostState):
             self._note_stop(job, 1)
 
     @contextmanager
+    def unranked(self) -> Iterator[None]:
+        """Context: tasks of any rank may arrive wherever running jobs have been stopped."""
+        self._ranked = False
+        self.least_rank[:] = 0
+        yield
+        self._ranked = True
+        level = np.arange(1, self._stopped_levels.shape[1] + 1)
+        self.least_rank = np.where(self._stopped_levels > 0, level, 0).max(axis=1, initial=0)
+
+    @contextmanager
     def only_on(self, hosts: Bools) -> Iterator[None]:
         """Context: no task arrives on hosts other than these, bool (hosts,)."""
         before = self.least_rank
@@ -256,6 +267,8 @@ class Placement(HostState):
         running = self.problem.running[job]
         for host in {host for _, _, host, _ in running.places}:
             self._stopped_levels[host, running.level] += change
+            if not self._ranked:
+                continue
             levels = np.flatnonzero(self._stopped_levels[host])
             self.least_rank[host] = levels[-1] + 1 if len(levels) else 0
 
@@ -278,6 +291,10 @@ class Placement(HostState):
         """Whether a running job is where it was."""
         number = self._start_of.get(job)
         return number is not None and (number < self._first or self._starts[number].in_place)
+
+    def resizes(self, job: int) -> bool:
+        """Whether a running job that is not stopped has another option than before."""
+        return self._starts[self._start_of[job]].choice > 0
 
     def start_of(self, job: int) -> int:
         """Return the number of a running job that is not stopped."""
@@ -348,7 +365,7 @@ def _start(problem: Problem, candidate: Candidate, job: int) -> JobPlacement:
     tasks: list[TaskPlacement] = []
     unnamed: defaultdict[tuple[int, int], int] = defaultdict(int)
     runs = job in problem.running
-    before = _placed(problem, job) if runs else set()
+    before = _placed(problem, job) if runs and not choice else set()
     for place, slot in zip(places, slots, strict=True):
         group, _, host, gpus = place
         shape = groups[group].shape

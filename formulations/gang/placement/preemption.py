@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -264,16 +264,19 @@ class _Counterfactual:
         return {number for number, start in below if self._shares_label(start)}
 
     def beyond_quota(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
-        """Return started jobs, the last first, that exceed a quota or a cap of a victim."""
+        """Return jobs that start or resize, the last first, beyond a quota or cap of a victim."""
         problem = self._placement.problem
         if not problem.quota_keys:
             return set()
         classes, running = problem.classes, problem.running
         left = self._placement.quota_left()
-        for _, start in self._above:
-            if start.job == ANY_JOB:
-                charged = classes[start.job_class]
+        for number, start in self._above:
+            charged = classes[start.job_class]
+            back = number in self._returned and start.choice > 0
+            if start.job == ANY_JOB or back:
                 problem.charge_quota(left, charged.accounts, charged.choices[start.choice], -1)
+            if back:
+                problem.charge_quota(left, charged.accounts, charged.choices[0])
         victims = [job for job in self.back if not self._placement.is_running(job)]
         for job in victims:
             charged = classes[running[job].job_class]
@@ -295,7 +298,7 @@ class _Counterfactual:
                 started = classes[start.job_class]
                 choice = started.choices[start.choice]
                 if (
-                    start.job == ANY_JOB
+                    (start.job == ANY_JOB or start.choice)
                     and number not in unlawful
                     and problem.takes_of(over, started.accounts, choice)
                 ):
@@ -334,7 +337,7 @@ class _Counterfactual:
         )
 
     def _comes(self, start: JobPlacement) -> bool:
-        return any(put.host in self._hosts for put in start.tasks if not put.stays)
+        return not self._hosts.isdisjoint(_comes_to(self._placement.problem, start))
 
     def _shares_label(self, start: JobPlacement) -> bool:
         """Whether a job has come to a domain that its label shares with one that is back."""
@@ -393,6 +396,18 @@ def _tasks(problem: Problem, start: JobPlacement) -> Iterator[tuple[int, TaskPla
         yield groups[put.group].shape, put
 
 
+def _comes_to(problem: Problem, start: JobPlacement) -> set[int]:
+    """Return the hosts at which a job arrives; one that resizes where it takes more than before."""
+    if start.job == ANY_JOB or not start.choice:
+        return {put.host for put in start.tasks if not put.stays}
+    more: defaultdict[int, Ints] = defaultdict(lambda: np.zeros(1, dtype=np.int64))
+    for placed, sign in ((start, 1), (problem.running_placement_of[start.job], -1)):
+        for shape, put in _tasks(problem, placed):
+            asked = np.append(problem.shape_gpu[shape], problem.shape_demand[shape])
+            more[put.host] = more[put.host] + sign * put.count * asked
+    return {host for host, amounts in more.items() if (amounts > 0).any()}
+
+
 def _meets_label(placement: Placement, job: int) -> bool:
     """Whether a job of the label of a stopped one has come to its domains."""
     start = placement.problem.running_placement_of[job]
@@ -413,13 +428,14 @@ def _rank(problem: Problem, start: JobPlacement) -> int:
 
 
 def _stop_beyond_quota(placement: Placement) -> None:
-    """Stop pending jobs, the last ones first, that count in a quota or cap which is exceeded."""
+    """Stop what starts or resizes, the last first, beyond a quota or cap in which it counts."""
     over = [key for key, amount in placement.quota_left().items() if amount < 0]
     problem = placement.problem
     for number, start in reversed(list(placement.changed()) if over else []):
         job_class = problem.classes[start.job_class]
         choice = job_class.choices[start.choice]
-        if start.job == ANY_JOB and problem.takes_of(over, job_class.accounts, choice):
+        takes = problem.takes_of(over, job_class.accounts, choice)
+        if takes and (start.job == ANY_JOB or start.choice):
             placement.stop(number)
             left = placement.quota_left()
             over = [key for key in over if left[key] < 0]

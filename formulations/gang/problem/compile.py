@@ -114,6 +114,7 @@ class JobCompiler:
         self.weights = round_.spread_weights()
         self.link_terms = LINK_TERMS.intersection(round_.policy.terms)
         self.strict = round_.policy.priority == "strict"
+        self.resizes = round_.resizes
         self.shapes = ShapeTable(cluster, round_.host_sets, link_terms=self.link_terms)
         self.choices: dict[tuple[object, ...], Choice] = {}
         self.choice_of_option: dict[tuple[int, ...], tuple[Option, Choice]] = {}
@@ -142,7 +143,7 @@ class JobCompiler:
         running, label = job.running, self.label_number(job)
         if running is not None and running.pinned:
             return PINNED
-        offered = range(len(job.options)) if running is None else (running.option,)
+        offered = job.offered(resizes=self.resizes)
         choices = tuple([self._choice(job, o, label, o not in borrowed) for o in offered])
         tenant = self.tenants.get(job.tenant or "", -1)
         # Under strict priority jobs of different priority are of different classes.
@@ -171,7 +172,8 @@ class JobCompiler:
         option = job.options[index]
         # By identity: options do not change, and a known one is alive, so its id is its own.
         leave = self.leave.number(job, entitled=entitled)
-        key = id(option), index, job.weight, job.priority, label, entitled, leave
+        progress = job.progress_of(index)
+        key = id(option), index, job.weight, job.priority, label, entitled, leave, progress
         if key not in self.choice_of_option:
             self.choice_of_option[key] = option, self._new_choice(job, index, label, entitled)
         return self.choice_of_option[key][1]
@@ -200,7 +202,7 @@ class JobCompiler:
         together = None
         if len(groups) > 1:
             together = host_range(sum(group.count for group in groups), option.hosts)
-        value, progress = job.value_of(index), option.progress
+        value, progress = job.value_of(index), job.progress_of(index)
         uses = tuple((self.use_numbers[name], amount) for name, amount in used)
         key = (index, value, progress, entitled, joint, together, label, uses, *map(id, groups))
         known = self.choices.get(key)
@@ -384,7 +386,7 @@ def compile_round(
 def precedence_levels(round_: Round, borrowed: BorrowingOptions) -> list[Precedence]:
     """Return the distinct precedences of the running jobs that may move, lowest first."""
     running = {
-        (i not in borrowed, job.priority)
+        (job.running.option not in borrowed.get(i, ()), job.priority)
         for i, job in enumerate(round_.jobs)
         if job.running and not job.running.pinned
     }
@@ -419,6 +421,7 @@ class _CompiledJobs:
             and round_.spread_weights() == compiler.weights
             and LINK_TERMS.intersection(round_.policy.terms) == compiler.link_terms
             and (round_.policy.priority == "strict") == compiler.strict
+            and round_.resizes == compiler.resizes
             and len(compiler.shapes.index) <= 2 * self.shapes_needed
         )
 
@@ -600,10 +603,13 @@ def _running_job(now: int, facts: CompiledJob, job_class: int) -> RunningJob:
     if running is None or held is None:
         raise ValueError(f"job {job.name!r} is pending; expected a running one")
     default = held.milli_gpu * (running.unsaved_s(now) + running.restart_s)
+    migrate = default if running.migrate_cost is None else running.migrate_cost
+    costs = running.resize_costs
     return held.running._replace(
         job_class=job_class,
-        migrate_cost=default if running.migrate_cost is None else running.migrate_cost,
+        migrate_cost=migrate,
         preempt_cost=default if running.preempt_cost is None else running.preempt_cost,
+        resize_costs=(migrate,) * len(job.options) if costs is None else costs,
     )
 
 

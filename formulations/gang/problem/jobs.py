@@ -213,8 +213,8 @@ class Label:
 class JobClass:
     """Interchangeable jobs (indices in `round.jobs`, highest priority first).
 
-    A class of running jobs has one choice: the option with which they run. `accounts` are the
-    quotas, caps and pools in which they count (limits.py).
+    The first choice of a class of running jobs is the option with which they run; with any other
+    they resize. `accounts` are the quotas, caps and pools in which they count (limits.py).
     """
 
     jobs: tuple[int, ...]
@@ -242,6 +242,8 @@ class RunningJob(NamedTuple):
     preempt_cost: int
     slots: Slots = ()  # Start of each task's MIG slice; () if the job has none
     kind: int = 0  # What rules of preemption look at in it
+    # (options,): Milli-GPU-seconds of going on with each option of its document
+    resize_costs: tuple[int, ...] = ()
 
 
 ANY_JOB = -1
@@ -326,7 +328,7 @@ class Leave:
         self._rules = {t.name: t.preemption for t in round_.tenants if t.preemption is not None}
         self.ruled = bool(self._rules) or any(job.preempts is not None for job in round_.jobs)
         kinds = dict.fromkeys(
-            self._kind(job, i not in borrowed)
+            self._kind(job, job.running.option not in borrowed.get(i, ()))
             for i, job in enumerate(round_.jobs if self.ruled else ())
             if job.running is not None and not job.running.pinned
         )
@@ -402,7 +404,8 @@ def priority_classes(
     def precedence(j: int, option: int) -> Precedence:
         return _precedence(round_.jobs[j], option in given.get(j, ()), owners)
 
-    return classes_by_precedence(enumerate(round_.jobs), Job.value_of, precedence)
+    jobs = enumerate(round_.jobs)
+    return classes_by_precedence(jobs, Job.value_of, precedence, offered=round_.offered)
 
 
 def _precedence(job: Job, borrows: bool, owners: set[str]) -> Precedence:

@@ -178,8 +178,9 @@ def resources_held(option: Option) -> dict[str, int]:
 # Disruption budget: what one round may do to running jobs (docs/formulations/disruption.md).
 #
 # A stopped job counts with one preempted job, its GPUs and the work it loses, a job that migrates
-# with one migrated job and the work it loses. Jobs on hosts that failed, are away now or are to be
-# vacated count with nothing. A protected job, which has not run long enough, is not preempted.
+# or resizes with one migrated or resized job and the work it loses. Jobs on hosts that failed, are
+# away now or are to be vacated count with nothing. A protected job, which has not run long enough,
+# is not preempted.
 
 
 class Disruption(NamedTuple):
@@ -189,6 +190,7 @@ class Disruption(NamedTuple):
     preempted_gpus: int = 0
     migrated_jobs: int = 0
     lost_gpu_s: int = 0
+    resized_jobs: int = 0
 
     def plus(self, other: Disruption, times: int = 1) -> Disruption:
         """Return the sum with `times` another one."""
@@ -202,11 +204,16 @@ NO_BUDGET_PRICES: BudgetPrices = (0.0,) * len(NOTHING)
 
 
 class Stop(NamedTuple):
-    """What a running job counts with when it is preempted or migrates, and whether it may stop."""
+    """What a running job counts with when it stops, moves or resizes, and whether it may stop."""
 
     preempted: Disruption
     migrated: Disruption
     protected: bool
+
+    @property
+    def resized(self) -> Disruption:
+        """What it counts with when it resizes."""
+        return self.migrated._replace(migrated_jobs=0, resized_jobs=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +233,13 @@ class DisruptionBudget:
         lost = None if given.lost_gpu_s is None else given.lost_gpu_s * WHOLE_GPU
         exempt = _exempt_hosts(round_)
         return cls(
-            (given.preempted_jobs, given.preempted_gpus, given.migrated_jobs, lost),
+            (
+                given.preempted_jobs,
+                given.preempted_gpus,
+                given.migrated_jobs,
+                lost,
+                given.resized_jobs,
+            ),
             {
                 j: _stop(round_, job, given)
                 for j, job in enumerate(round_.jobs)
@@ -236,10 +249,13 @@ class DisruptionBudget:
             },
         )
 
-    def used(self, preempted: Iterable[int], migrated: Iterable[int]) -> Disruption:
+    def used(
+        self, preempted: Iterable[int], migrated: Iterable[int], resized: Iterable[int] = ()
+    ) -> Disruption:
         """Return what these jobs count with together."""
         uses = [self.stops[job].preempted for job in preempted if job in self.stops]
         uses += [self.stops[job].migrated for job in migrated if job in self.stops]
+        uses += [self.stops[job].resized for job in resized if job in self.stops]
         return Disruption(*map(sum, zip(NOTHING, *uses, strict=True)))
 
     def excess(self, used: Disruption) -> Disruption:
@@ -251,9 +267,14 @@ class DisruptionBudget:
         """Whether a running job has not run long enough to be preempted."""
         return job in self.stops and self.stops[job].protected
 
-    def allows(self, preempted: Collection[int], migrated: Collection[int]) -> bool:
-        """Whether a plan that preempts and migrates these jobs is within the budget."""
-        within = self.excess(self.used(preempted, migrated)) == NOTHING
+    def allows(
+        self,
+        preempted: Collection[int],
+        migrated: Collection[int],
+        resized: Collection[int] = (),
+    ) -> bool:
+        """Whether a plan that preempts, migrates and resizes these jobs is within the budget."""
+        within = self.excess(self.used(preempted, migrated, resized)) == NOTHING
         return within and not any(self.is_protected(job) for job in preempted)
 
     def after(self, used: Disruption) -> DisruptionBudget:
@@ -429,7 +450,8 @@ SENSE: dict[str, Sense] = {
 # A tenant's jobs are taken in order: higher priority first, running before pending, then as in the
 # round. Opportunistic jobs are left out, since no guarantee covers them.
 #
-# running    entitled if it fits the guarantee together with the entitled running jobs before it
+# running    entitled if it fits the guarantee together with the entitled running jobs before it;
+#            with another option if it is, and that asks no more of what the guarantee names
 # pending    entitled with an option that fits the guarantee with all running jobs before it
 #            and the claims of the pending ones before it; its claim is the most, per resource, that
 #            such options ask for
@@ -455,14 +477,15 @@ def borrowing_options(round_: Round) -> dict[int, tuple[int, ...]]:
         if job.tenant in guarantees and i not in borrowed:
             mine[job.tenant].append(i)
     for tenant, jobs in mine.items():
-        borrowed |= _borrowing_options_of_tenant(round_.jobs, jobs, guarantees[tenant])
+        borrowed |= _borrowing_options_of_tenant(round_, jobs, guarantees[tenant])
     return borrowed
 
 
 def _borrowing_options_of_tenant(
-    jobs: Sequence[Job], mine: list[int], guarantee: Amounts
+    round_: Round, mine: list[int], guarantee: Amounts
 ) -> dict[int, tuple[int, ...]]:
     """Return the borrowing options of one tenant's jobs (indices `mine`)."""
+    jobs = round_.jobs
     entitled, ahead = Counter[str](), Counter[str]()
     borrowed: dict[int, tuple[int, ...]] = {}
     for i in sorted(mine, key=lambda i: (-jobs[i].priority, jobs[i].running is None, i)):
@@ -472,8 +495,16 @@ def _borrowing_options_of_tenant(
             option = job.running.option
             if _fits(entitled, asked[option], guarantee):
                 entitled.update(asked[option])
+                now = asked[option]
+                beyond = [
+                    o
+                    for o in round_.offered(job)
+                    if any(asked[o].get(name, 0) > now.get(name, 0) for name in guarantee)
+                ]
+                if beyond:
+                    borrowed[i] = tuple(beyond)
             else:
-                borrowed[i] = (option,)
+                borrowed[i] = round_.offered(job)
             ahead.update(asked[option])
             continue
         within = [o for o, amounts in enumerate(asked) if _fits(ahead, amounts, guarantee)]

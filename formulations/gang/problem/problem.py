@@ -239,13 +239,13 @@ class Problem:
 
     def most_link_mbps(self, job: int) -> int:
         """Return the most that a running job that may move could count in `gpu_links`."""
-        links, groups = (
-            self.link_demands,
-            self.classes[self.running[job].job_class].choices[0].groups,
-        )
+        links, choices = self.link_demands, self.classes[self.running[job].job_class].choices
         if links is None:
             return 0
-        best = sum(group.count * links.most_mbps(group.shape) for group in groups)
+        best = max(
+            sum(group.count * links.most_mbps(group.shape) for group in choice.groups)
+            for choice in choices
+        )
         return max(best, self.link_mbps(job))
 
     @property
@@ -292,6 +292,24 @@ class Problem:
             odd |= self.link_demands.required[shape]
         constrained = np.unique(job if self._reserved else job[odd])
         return frozenset(j for j in constrained.tolist() if not self.competes(self.running[j]))
+
+    @cached_property
+    def resizes(self) -> bool:
+        """Whether a running job may change its option."""
+        return any(c.running and len(c.choices) > 1 for c in self.classes)
+
+    def resize_costs(self, running: RunningJob) -> list[int]:
+        """Return what each other option costs a running job, without the GPUs that it takes."""
+        choices = self.classes[running.job_class].choices[1:]
+        return [running.resize_costs[choice.index] for choice in choices]
+
+    def free_gain(self, term: str) -> int:
+        """Return what the jobs that do not compete could gain at most if they resize."""
+        return sum(
+            max(choice.amount(term) for choice in choices) - choices[0].amount(term)
+            for job in self.not_competing
+            for choices in [self.classes[self.running[job].job_class].choices]
+        )
 
     @cached_property
     def _reserved(self) -> bool:
@@ -375,7 +393,7 @@ class Problem:
     def choice_of(self, job: int, option: int | None = None) -> Choice:
         """Return an option of a job that is not pinned, by its index in the round.
 
-        None: that of a running job, which is the only one of its class.
+        None: that which a running job runs.
         """
         choices = self.classes[self.class_of[job]].choices
         return next(c for c in choices if option is None or c.index == option)

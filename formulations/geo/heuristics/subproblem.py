@@ -181,7 +181,9 @@ class RegionSubproblems:
         self.level = self.round.geo.level
         self._groups: dict[tuple[int, str], TaskGroup] = {}
         terms = ("value", *(term for term in self.round.policy.terms if term in PLACEMENT_TERMS))
-        self._policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
+        self._policy = self.round.policy.model_copy(
+            update={"formulation": "gang", "terms": terms, "keep_sizes": True}
+        )
 
     def build(
         self,

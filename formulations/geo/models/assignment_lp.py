@@ -478,7 +478,9 @@ class _Builder:
         scored = (PROGRESS,) if self.problem.priority_classes and len(weights.terms) > 1 else ()
         placement = (t for t in self.round.policy.terms if t in PLACEMENT_TERMS)
         terms = (VALUE, *scored, *placement)
-        policy = self.round.policy.model_copy(update={"formulation": "gang", "terms": terms})
+        policy = self.round.policy.model_copy(
+            update={"formulation": "gang", "terms": terms, "keep_sizes": True}
+        )
         fields = {"jobs": tuple(gangs.values()), "policy": policy, "geo": Geo()}
         inner = self.round.model_copy(update=fields | self._regional_quotas())
         return MonolithicRound(

@@ -240,7 +240,8 @@ def movable(
         if len(tasks) < sum(group["count"] for group in job["options"][option]["groups"]):
             left, gpus = before
             continue
-        running: Raw = {"option": option, "tasks": tasks, "pinned": draw(chance(5))}
+        # The oracles of this folder know of no other size.
+        running: Raw = {"option": option, "tasks": tasks, "pinned": draw(chance(5)), "pin": "size"}
         running["checkpoint"] = draw(st.sampled_from([None, now, now - 1, now - 3]))
         running["started"] = now - 2
         running["restart_s"] = draw(st.integers(0, 2))

@@ -117,6 +117,7 @@ def rounds(draw: st.DrawFn, *, moving: bool) -> Round:
         running = {
             "tasks": tasks,
             "pinned": not moving or draw(chance(5)),
+            "pin": "size",
             "migrate_cost": draw(st.sampled_from([0, 500])),
             "preempt_cost": draw(st.sampled_from([0, 3000])),
         }

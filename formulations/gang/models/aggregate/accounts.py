@@ -28,7 +28,7 @@ from placewright.topology.units import WHOLE_GPU
 # Accounts of the aggregate model: quotas, caps and pools, and precedence within them.
 #
 #     quota        sum d[c] y[c]                               <= left[a]     classes c of account a
-#     precedence   sum_{running c: level >= k} d[c] jobs of c
+#     precedence   sum_{running c: level >= k} min d[c] jobs of c
 #                  + sum_{running c: level < k} d[c] y[c]
 #                  + sum_{pending o: rank <= k} d[o] y[o]      <= left[a]     for each level k
 #
@@ -40,9 +40,9 @@ from placewright.topology.units import WHOLE_GPU
 # starts of a rank above k' taken away (docs/plans.md, who may be preempted). As nobody of the
 # account stops at a level from k to k' - 1, all that ran from level k on then counts in the
 # account, beside who is left below k and all starts of a rank up to k'. Who has moved holds what
-# it held. If no victim is of a level from k on, all of these run, and the row follows from
-# `quota`. It needs no rows of other levels: with the next level above, at which the account has a
-# running job, the row says no less.
+# it held, who has resized what one of its options asks. If no victim is of a level from k on, all
+# of these run, and the row follows from `quota`. It needs no rows of other levels: with the next
+# level above, at which the account has a running job, the row says no less.
 #
 # Where pinned jobs start (`Problem.fixed_rank`) nobody takes these away, so rows of levels below
 # are left out; with limits of reservations, which no victim has to keep, all are.
@@ -71,6 +71,8 @@ def account_limits(problem: Problem) -> list[AccountLimit]:
     limits, within = list[AccountLimit](), list[AccountLimit]()
     rank = problem.shape_rank[options.group_shape[options.group_start[:-1]]]
     running = (problem.num_jobs - problem.num_pending)[options.job_class]
+    # A class of running jobs has one level, that of its first option.
+    rank = np.where(running > 0, rank[options.class_start[options.job_class]], rank)
     for (account, amount), left in problem.quota.items():
         mine = np.array(members[account], dtype=np.int64)
         mine = mine[total[amount][mine] > 0]
@@ -83,7 +85,9 @@ def account_limits(problem: Problem) -> list[AccountLimit]:
         for level in levels[levels >= problem.fixed_rank].tolist():
             stay, take = runs & (ranks >= level), np.where(runs, ranks < level, ranks <= level)
             if (take & ~runs).any():
-                most = left - int(each[stay] @ running[mine[stay]])
+                least = np.minimum.reduceat(total[amount], options.class_start[:-1])
+                held = mine[stay & (options.choice[mine] == 0)]
+                most = left - int(least[options.job_class[held]] @ running[held])
                 within.append(AccountLimit(mine[take], each[take], most))
     return limits + within
 
@@ -318,9 +322,9 @@ def add_disruption_budget(m: AggregateModel) -> None:
     budget = m.problem.budget
     if budget is None:
         return
-    least = np.flatnonzero(m.y_least)
-    rows = m.model.rows(PROTECTED, len(least), lower=m.y_least[least].astype(np.float64))
-    m.model.add(rows, m.y[least], 1.0)
+    for mine in m.steps:
+        if most := m.y_least[mine[0]]:
+            m.model.row(PROTECTED, m.y[mine], lower=float(most))
     for number, most in enumerate(budget.limits):
         use = m.y_use[:, number]
         if most is None or not use.any():
@@ -328,7 +332,7 @@ def add_disruption_budget(m: AggregateModel) -> None:
         # Divided by what all uses share.
         counted, unit = np.flatnonzero(use), _unit(use)
         each = use[counted] // unit
-        all_stop = int(each @ m.y_most[counted])
+        all_stop = int(each @ (m.y_most * (m.y_choice == 0))[counted])
         row = m.model.row(BUDGET, m.y[counted], each, lower=all_stop - most // unit)
         m.budget_row[number] = row[0]
 

@@ -128,11 +128,13 @@ def add_terms(m: AggregateModel) -> None:
         if term not in OPTION_SUMS:
             continue
         worth = options.amounts(term)[m.y_option].astype(np.float64)
-        before = float((worth * m.y_most)[running].sum())
-        m.model.term(term, m.y, worth, sense="max", constant=-before)
+        before = float((worth * m.y_most)[running & (m.y_choice == 0)].sum())
+        gain = float(m.problem.free_gain(term))
+        m.model.term(term, m.y, worth, sense="max", constant=gain - before)
     add_share_terms(m.model, m.problem, *m.y_columns, m.left_out_shares)
     cost = m.y_cost.astype(np.float64)
-    m.model.term("disruption", m.y, -cost, sense="min", constant=float((cost * m.y_most).sum()))
+    stops = float((cost * m.y_most)[m.y_choice == 0].sum())
+    m.model.term("disruption", m.y, -cost, sense="min", constant=stops)
     m.model.term("spread", m.u, m.gangs.spread, sense="min")
     if BOTTLENECK in m.problem.terms:
         m.model.term(BOTTLENECK, m.u, m.gangs.time_us, sense="min")
@@ -229,7 +231,8 @@ def add_wide_hosts(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
 #     share                       tenant_share_rows.py
 #
 # A running job that may move is a job like any other, on hosts that are cleared of all such jobs:
-# to keep it is to place it. A class of running jobs has a y for each of a few steps of stop cost.
+# to keep it is to place it. A class of running jobs has a y for each of a few steps of stop cost,
+# and for each of its options; what resizing costs is left out.
 #
 # Exact for GPUs and levels if tasks take powers of two of GPUs and gangs take whole hosts. For
 # other sizes, and in CPU and memory, a relaxation, since a class knows only sums over its hosts.
@@ -295,10 +298,11 @@ def _columns(problem: Problem, most: Ints) -> Ints:
     columns = [np.concatenate([pending[None], most[None, pending], none])]
     for c, job_class in enumerate(problem.classes):
         if job_class.running:
-            option = int(options.class_start[c])
-            gpus = int(options.milli_gpu[option])
+            first, end = options.class_start[c : c + 2].tolist()
+            gpus = int(options.milli_gpu[first])
             columns += [
                 np.array([[option, s.jobs, s.cost + gpus, s.jobs * s.protected, *s.use]]).T
+                for option in range(first, end)
                 for s in steps_of(problem, c)
             ]
     table = np.concatenate(columns, axis=1)
@@ -311,6 +315,9 @@ def _one_option(m: AggregateModel) -> None:
     rows = m.model.rows("one option", len(m.problem.classes), upper=m.problem.num_competing)
     m.option_row = rows
     m.model.add(rows[m.y_class], m.y, 1.0)
+    for mine in m.steps:
+        if len(mine) > 1:
+            m.model.row("one option", m.y[mine], upper=float(m.y_most[mine[0]]))
 
 
 def _tasks(m: AggregateModel) -> None:

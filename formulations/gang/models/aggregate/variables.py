@@ -384,6 +384,16 @@ class AggregateModel:
         return self.problem.options.choice[self.y_option]
 
     @property
+    def steps(self) -> list[Ints]:
+        """The y of each step of the classes of running jobs, a y for each of their options."""
+        found: list[Ints] = []
+        for c, job_class in enumerate(self.problem.classes):
+            if job_class.running:
+                mine = np.flatnonzero(self.y_class == c)
+                found += list(mine.reshape(len(job_class.choices), -1).T)
+        return found
+
+    @property
     def sifted(self) -> Ints:
         """The y that sifting may leave out: not those that a disruption budget has run on."""
         if self.problem.budget is None:

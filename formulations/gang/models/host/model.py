@@ -34,6 +34,16 @@ class Entry:
     most: int
     job: int = ANY_JOB
 
+    @property
+    def may_stay(self) -> bool:
+        """Whether it is a running job with the option that it runs."""
+        return self.job != ANY_JOB and self.choice == 0
+
+    @property
+    def resizes(self) -> bool:
+        """Whether it is a running job with another option."""
+        return self.job != ANY_JOB and self.choice > 0
+
 
 @dataclass(frozen=True, slots=True)
 class TaskSet:
@@ -48,11 +58,17 @@ class TaskSet:
 
 
 def entries_of(
-    problem: Problem, numbers: Ints, running: Sequence[int] = (), *, separate: bool = False
+    problem: Problem,
+    numbers: Ints,
+    running: Sequence[int] = (),
+    *,
+    separate: bool = False,
+    resizing: bool = False,
 ) -> tuple[list[Entry], list[TaskSet]]:
     """Return entries and task sets of `numbers` pending jobs per class and of `running` jobs.
 
-    With `separate`, every pending job is an entry of its own, and each of its groups a set.
+    With `separate`, every pending job is an entry of its own, and each of its groups a set. With
+    `resizing`, running jobs have an entry for each of their options.
     """
     entries: list[Entry] = []
     by_shape: dict[int, TaskSet] = {}
@@ -74,7 +90,9 @@ def entries_of(
                 add(Entry(c, o, 1 if alone else int(numbers[c])), choice, alone=alone)
     for job in running:
         job_class = problem.running[job].job_class
-        add(Entry(job_class, 0, 1, job), problem.classes[job_class].choices[0], alone=True)
+        choices = problem.classes[job_class].choices
+        for o, choice in enumerate(choices if resizing else choices[:1]):
+            add(Entry(job_class, o, 1, job), choice, alone=True)
     return entries, [*by_shape.values(), *own]
 
 
@@ -150,6 +168,15 @@ class HostModel:
         return self.y, job_class, choice
 
     @property
+    def entries_of_running(self) -> list[list[int]]:
+        """The entries of each running job, first that of the option that it runs."""
+        of_job: defaultdict[int, list[int]] = defaultdict(list)
+        for e, entry in enumerate(self.entries):
+            if entry.job != ANY_JOB:
+                of_job[entry.job].append(e)
+        return list(of_job.values())
+
+    @property
     def set_of(self) -> dict[tuple[int, int], int]:
         """Task set of each entry and group."""
         return {(e, k): t for t, one in enumerate(self.task_sets) for e, k, _ in one.users}
@@ -208,6 +235,7 @@ def build_host_model(
     moves: Moves = "placed",
     *,
     separate: bool = False,
+    resizing: bool = False,
 ) -> HostModel:
     """Build the variables and the rows that do not depend on the terms.
 
@@ -215,12 +243,12 @@ def build_host_model(
     must be stopped in the placement and have all their places on the hosts, else `ValueError`.
     `moves` says where their tasks may arrive: where they fit ("placed"), nowhere ("none"), or
     anywhere without using capacity ("away", a relaxation). With `separate` pending jobs of a class
-    get entries of their own.
+    get entries of their own, with `resizing` running jobs may have others of their options.
     """
     if any(placement.is_running(job) for job in running):
         raise ValueError("a running job was not stopped: what it holds would count twice")
     model = Model()
-    entries, sets = entries_of(problem, numbers, running, separate=separate)
+    entries, sets = entries_of(problem, numbers, running, separate=separate, resizing=resizing)
     capacity = np.zeros((len(sets), len(hosts)), dtype=np.int64)
     for t, task_set in enumerate(sets):
         tasks = sum(n * entries[e].most for e, _, n in task_set.users)
@@ -229,12 +257,14 @@ def build_host_model(
     x_set, x_host = np.nonzero(capacity)
     y = model.variables("y", len(entries), upper=[e.most for e in entries])
     x = model.variables("x", len(x_set), upper=capacity[x_set, x_host])
-    moving = np.flatnonzero([e.job != ANY_JOB for e in entries])
+    moving = np.flatnonzero([e.may_stay for e in entries])
     kept = np.full(len(entries), NONE, dtype=np.int64)
     kept[moving] = model.variables("kept", len(moving), upper=1)
     stays = _stays(problem, model, hosts, entries, sets)
-    away_set = np.unique(stays.set) if moves == "away" else np.zeros(0, dtype=np.int64)
-    away = model.variables("away", len(away_set), upper=np.bincount(stays.set)[away_set])
+    of_running = [entries[s.users[0][0]].job != ANY_JOB and moves == "away" for s in sets]
+    away_set = np.flatnonzero(np.array(of_running, dtype=np.bool_))
+    count = np.array([s.users[0][2] for s in sets], dtype=np.int64)
+    away = model.variables("away", len(away_set), upper=count[away_set])
     exact = HostModel(
         problem, placement, hosts, model, entries, sets, capacity, y, kept, x, x_set, x_host,
         stays, away, away_set,
@@ -259,7 +289,7 @@ def _stays(
     places = [
         (e, set_of[e, put.group], int(at[put.host]), put.gpus, put.slot)
         for e, entry in enumerate(entries)
-        if entry.job != ANY_JOB
+        if entry.may_stay
         for put in problem.running[entry.job].tasks
     ]
     if any(host == NONE for _, _, host, _, _ in places):
@@ -285,6 +315,9 @@ def _one_option(m: HostModel, numbers: Ints) -> None:
     """At most one option per job, and no more jobs of a class than there are."""
     rows = m.model.rows("one option", len(numbers), upper=numbers)
     m.model.add(rows[[e.job_class for e in m.entries]], m.y, 1.0)
+    for mine in m.entries_of_running:
+        if len(mine) > 1:
+            m.model.row("one option", m.y[mine], upper=1.0)
 
 
 def _gang(m: HostModel) -> None:

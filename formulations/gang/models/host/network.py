@@ -19,7 +19,7 @@ from placewright.formulations.gang.models.host.model import (
     add_domain_rows,
     add_domain_uses,
 )
-from placewright.formulations.gang.problem.jobs import ANY_JOB, Group
+from placewright.formulations.gang.problem.jobs import Group
 from placewright.formulations.gang.problem.limits import BOTTLENECK, CONTENTION
 from placewright.formulations.gang.problem.terms import (
     UNLIMITED,
@@ -205,7 +205,7 @@ def _kept_rates(m: HostModel, one: Uplinks) -> dict[int, list[tuple[int, int]]]:
     """Return by domain (column of `kept`, rate) of the running jobs that cross its link."""
     rates: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for e, entry in enumerate(m.entries):
-        if entry.job != ANY_JOB:
+        if entry.may_stay:
             for rate, hosts in rates_in_place(m.problem, entry.job):
                 for d in one.crossed_from(hosts).tolist():
                     rates[d].append((int(m.kept[e]), rate))

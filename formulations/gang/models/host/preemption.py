@@ -8,7 +8,7 @@ import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
-from placewright.formulations.gang.models.host.model import HostModel, milli_each
+from placewright.formulations.gang.models.host.model import HostModel, TaskSet, milli_each
 from placewright.formulations.gang.models.host.rows import PoolColumns
 from placewright.formulations.gang.placement.preemption import taken_of_pool
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, RunningJob
@@ -125,9 +125,11 @@ class PoolVictims:
     def _most(self, p: int, job: int) -> int:
         """Return what a job may take of one domain at most."""
         m, pool = self.m, self.pools[p].pool
-        choice = m.choice(m.entries[self.running[job][0]])
-        tasks = sum(group.count * int(pool.demand[group.shape]) for group in choice.groups)
-        return tasks + (pool.used_by(choice.uses) if choice.num_tasks > 1 else 0)
+        return max(
+            sum(group.count * int(pool.demand[group.shape]) for group in choice.groups)
+            + (pool.used_by(choice.uses) if choice.num_tasks > 1 else 0)
+            for choice in (m.choice(m.entries[e]) for e in self.running[job])
+        )
 
     def _more_of(self, p: int, job: int, d: int) -> int:
         """Return the column: whether a job takes more of a domain than before."""
@@ -215,7 +217,7 @@ def add_preemption(
     `running` has the entries of each running job, if some have several.
     """
     if running is None:
-        running = [[e] for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
+        running = m.entries_of_running
     if not running:
         return
     rows = _PreemptionRows(m, running, pools)
@@ -253,6 +255,9 @@ class _PreemptionRows:
         self.x_job = np.where(moving[of_set[m.x_set]], self._job_of_entry[of_set[m.x_set]], -1)
         self.resources = [MILLI_GPU, *np.flatnonzero(problem.shape_demand.any(axis=0)).tolist()]
 
+    def _resizes(self, task_set: TaskSet) -> bool:
+        return self.m.entries[task_set.users[0][0]].resizes
+
     def _running(self, entry: int) -> RunningJob:
         return self.m.problem.running[self.m.entries[entry].job]
 
@@ -260,7 +265,7 @@ class _PreemptionRows:
         """Let each job stop only if something of a higher rank may be in its way."""
         m = self.m
         away_shape, over = m.set_shape[m.away_set], m.problem.over
-        starts = np.array([entry.job == ANY_JOB for entry in m.entries], dtype=np.bool_)
+        starts = np.array([not entry.may_stay for entry in m.entries], dtype=np.bool_)
         label = np.array([m.choice(entry).label for entry in m.entries], dtype=np.int64)
         labelled = np.isin(
             m.x_set, [t for t, s in enumerate(m.task_sets) if label[s.users[0][0]] != NO_LABEL]
@@ -357,6 +362,15 @@ class _PreemptionRows:
         columns = m.model.variables("returned", len(movers), upper=1)
         column_of = dict(zip(movers.tolist(), columns.tolist(), strict=True))
         there = moves[touched[m.x_host[moves]] >= 0]
+        # Where it ran, a job that resizes may take no more than before: it has not come.
+        at_home = {(k, h) for k in movers.tolist() for h in m.stays.host[self.places[k]].tolist()}
+        sizes = np.isin(m.x_set, [t for t, s in enumerate(m.task_sets) if self._resizes(s)])
+        there = there[
+            [
+                not sizes[i] or (int(self.x_job[i]), int(m.x_host[i])) not in at_home
+                for i in there.tolist()
+            ]
+        ]
         rows = m.model.rows("returned", len(there), upper=1.0)
         most = m.capacity[m.x_set[there], m.x_host[there]]
         m.model.add(rows, touched[m.x_host[there]], 1.0)
@@ -408,7 +422,7 @@ class _PreemptionRows:
             each = m.model.rows("moved back", len(at), lower=0.0)
             m.model.add(each, left, 1.0)
             m.model.add(each, column, -1.0)
-            for e in self.running[k]:
+            for e in (e for e in self.running[k] if not m.entries[e].resizes):
                 mine = np.flatnonzero(m.stays.entry == e)[np.searchsorted(self.places[k], at)]
                 m.model.add(each, m.stays.s[mine], 1.0)
             m.model.add(rows[m.stays.host[at]], left, stay_demand[at])
@@ -448,6 +462,11 @@ class _PreemptionRows:
                     starts = entry.job == ANY_JOB and not entry_above[e]
                     if key[0] in accounts[e] and (kept or starts):
                         m.model.add(row, m.y[e], float(amount[e]))
+                    elif key[0] in accounts[e] and entry.resizes:
+                        # It holds what its option asks, or is back with what it held.
+                        less = amount[e] - amount[self.running[job][0]]
+                        higher = self.level[job] > self.level[k]
+                        m.model.add(row, m.y[e], float(min(less, 0) if higher else less))
 
 
 def close_hosts_of_victims(m: HostModel) -> None:

@@ -253,6 +253,12 @@ class GpuSlots:
     use: Ints
     use_milli: Ints
 
+    def whole_uses(self, m: HostModel, slots: Ints) -> Ints:
+        """Return the columns w of some slots."""
+        whole = (self.use_milli == WHOLE_GPU) & np.isin(self.use_slot, slots)
+        found: Ints = self.use[whole & ~np.isin(self.use, np.append(self.b, m.stays.s))]
+        return found
+
 
 def add_gpus(m: HostModel) -> GpuSlots:
     """Append the rows of all GPUs."""
@@ -423,7 +429,7 @@ def _task_slices(m: HostModel, entry: int, t: int, slices: TaskSlices) -> None:
     number = m.model.variables("slices", len(found.parts), upper=count // slices.size)
     m.model.add(found.rows, number, -float(slices.size))
     job = m.entries[entry].job
-    if job == ANY_JOB:
+    if not m.entries[entry].may_stay:
         return
     _, group, _ = m.task_sets[t].users[0]
     index = [i for g, i, _, _ in m.problem.running[job].places if g == group]
@@ -550,6 +556,7 @@ def _use(m: HostModel, entry: int, tasks: int, pool: Pool) -> tuple[Ints, Ints]:
 # preempted_jobs   sum_j (1 - y[j])                    <= what is left of the limit
 # preempted_gpus   sum_j milli-GPU (1 - y[j])          <= ...
 # migrated_jobs    sum_j (y[j] - k[j])                 <= ...
+# resized_jobs     sum_j y[j with another option]      <= ...
 # lost_gpu_s       sum_j lost milli-GPU-seconds (1 - k[j])   <= ...
 # min_run_s        y[j] >= 1                           of protected jobs
 #
@@ -563,9 +570,11 @@ def add_disruption_budget(m: HostModel) -> None:
         return
     inside = {entry.job for entry in m.entries if entry.job != ANY_JOB}
     others = [job for job in m.placement.displaced_jobs() if job not in inside]
-    moved = [job for job in others if m.placement.is_running(job)]
     stopped = [job for job in others if not m.placement.is_running(job)]
-    left = budget.after(budget.used(stopped, moved))
+    running = [job for job in others if m.placement.is_running(job)]
+    moved = [job for job in running if not m.placement.resizes(job)]
+    resized = [job for job in running if m.placement.resizes(job)]
+    left = budget.after(budget.used(stopped, moved, resized))
     add_budget_rows(m, left, [(e, entry.job) for e, entry in enumerate(m.entries)])
 
 
@@ -584,12 +593,15 @@ def add_budget_rows(
     )
     of_protected = [(rows[job], m.y[e]) for e, job in counted if job in rows]
     m.model.add([row for row, _ in of_protected], [y for _, y in of_protected], 1.0)
-    jobs, gpus, moves, lost = budget.limits
+    jobs, gpus, moves, lost, sizes = budget.limits
     milli = {job: stop.preempted.preempted_gpus for job, stop in stops.items()}
     work = {job: stop.migrated.lost_gpu_s for job, stop in stops.items()}
     once = {job: e for e, job in reversed(counted)}
     _limit(m, jobs, [(m.y[e], 1, once[job] == e) for e, job in counted])
     _limit(m, gpus, [(m.y[e], milli[job], milli[job] * (once[job] == e)) for e, job in counted])
+    resized = [e for e, _ in counted if m.entries[e].resizes]
+    _limit(m, sizes, [(m.y[e], -1, 0) for e in resized])
+    counted = [(e, job) for e, job in counted if not m.entries[e].resizes]
     kept = [(m.kept[e], 1, 0) for e, _ in counted]
     _limit(m, moves, [*kept, *((m.y[e], -1, 0) for e, _ in counted)])
     _limit(m, lost, [(m.kept[e], work[job], work[job] * (once[job] == e)) for e, job in counted])

@@ -93,9 +93,8 @@ def add_necessity(m: HostModel, slots: GpuSlots, pools: Sequence[PoolColumns] = 
     """Append the rows of every running job of a model of the whole round."""
     rows = _NecessityRows(m, slots, pools)
     rows.add_parts_in_use()
-    for e, entry in enumerate(m.entries):
-        if entry.job != ANY_JOB:
-            rows.add(e)
+    for mine in m.entries_of_running:
+        rows.add(mine[0])
 
 
 class _NecessityRows:
@@ -118,6 +117,8 @@ class _NecessityRows:
         level = [m.problem.running[m.entries[e].job].level for e in m.stays.entry.tolist()]
         self.stay_level = np.array(level, dtype=np.int64)
         self.quota_left = m.placement.quota_left()
+        # The columns y of the job of each entry.
+        self.runs = {e: m.y[mine] for mine in m.entries_of_running for e in mine}
         self.entries_of: defaultdict[int, list[int]] = defaultdict(list)
         for e, entry in enumerate(m.entries):
             for account in m.problem.classes[entry.job_class].accounts:
@@ -157,7 +158,7 @@ class _NecessityRows:
             mine = places[(m.stays.host[places] == h) & (self.stay_gpu[places] > 0)]
             if len(mine):
                 reasons += [*self._shared_gpus(h, mine), self._whole_gpus(h, mine)]
-        m.model.row(NECESSITY, [m.y[e], *reasons], lower=1.0)
+        m.model.row(NECESSITY, [*self.runs[e], *reasons], lower=1.0)
         self._forbid_profit(e, places)
 
     def _reason(
@@ -287,7 +288,8 @@ class _NecessityRows:
         x = np.flatnonzero(barred)
         rows = m.model.rows(COUNTED, len(x), upper=0.0)
         m.model.add(rows, m.x[x], 1.0)
-        m.model.add(rows, m.y[e], -m.capacity[m.x_set[x], m.x_host[x]])
+        for y in self.runs[e]:
+            m.model.add(rows, y, -m.capacity[m.x_set[x], m.x_host[x]])
         if m.problem.part_demands is None:
             self._keep_gpus_free(e, places, level)
 
@@ -305,10 +307,11 @@ class _NecessityRows:
                 back = ran[self.stay_level[ran] >= level]
                 milli = np.minimum(self.stay_gpu, WHOLE_GPU)
                 most = float(milli[back].sum())
-                row = m.model.row(NECESSITY, m.y[e], -most, upper=slots.free[i] - most)
+                row = m.model.row(NECESSITY, self.runs[e], -most, upper=slots.free[i] - most)
                 m.model.add(row, slots.b[b], slots.parts.milli[slots.b_key[b]])
                 m.model.add(row, m.stays.s[ran], milli[ran])
-                m.model.add(row, m.y[m.stays.entry[back]], -milli[back])
+                for q in back.tolist():
+                    m.model.add(row, self.runs[int(m.stays.entry[q])], -float(milli[q]))
 
 
 def _positions(of: Ints, size: int) -> list[Ints]:
@@ -637,7 +640,13 @@ def _model(problem: Problem, moves: Moves) -> tuple[HostModel, GpuSlots, list[Po
     cleared = Placement(problem, cleared=True)
     everywhere = np.arange(problem.cluster.num_hosts)
     exact = build_host_model(
-        problem, cleared, everywhere, problem.num_pending, list(problem.running), moves
+        problem,
+        cleared,
+        everywhere,
+        problem.num_pending,
+        list(problem.running),
+        moves,
+        resizing=True,
     )
     pools = add_pools(exact)
     slots = add_gpus(exact)
@@ -649,7 +658,7 @@ def _whole_model(problem: Problem, moves: Moves) -> tuple[HostModel, GpuSlots]:
     exact, slots, pools = _model(problem, moves)
     add_necessity(exact, slots, pools)
     add_disruption_budget(exact)
-    add_terms(exact)
+    add_terms(exact, slots)
     return exact, slots
 
 

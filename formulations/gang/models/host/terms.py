@@ -25,7 +25,7 @@ from placewright.formulations.gang.models.host.network import add_bottleneck, ad
 from placewright.formulations.gang.models.host.rows import ANY_FREE, GpuSlots, add_topology_rows
 from placewright.formulations.gang.models.tenant_share_rows import add_share_terms
 from placewright.formulations.gang.problem.gpu_parts import FREE
-from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LEVEL, Group
+from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group
 from placewright.formulations.gang.problem.limits import BOTTLENECK, CONTENTION, OPTION_SUMS, VALUE
 from placewright.formulations.gang.problem.terms import (
     STRANDED,
@@ -38,32 +38,35 @@ from placewright.topology.units import WHOLE_GPU
 # Terms of running jobs: what moves cost (`disruption`), `remaining`, and `freed`.
 #
 # disruption  sum_j migrate_cost (y - k) + preempt_cost (1 - y)  +  sum_p milli-GPU of p (1 - s[p])
+#             of a job that resizes to o: resize_cost(o) + milli-GPU of o - 1000 sum_h w[j,h]
+# w[j,h]      whole GPUs of h that it keeps   <=  those that it had there
+#             <=  sum over its other options of the GPUs that arrive on h;  <=  those in whole use
 # remaining   sum over places on hosts to vacate of milli-GPU s[p]
 # empty[d]    domain d in use becomes free       s[p] + e <= 1,  x[t,h] <= capacity (1 - e)
 # taken[d]    free domain d is used              x[t,h] <= capacity o
 # freed       sum_d worth of d (e[d] - o[d])  -  disruption
 
 
-def add_move_terms(m: HostModel) -> None:
-    """Append the policy's terms of running jobs."""
+def add_move_terms(m: HostModel, slots: GpuSlots | None = None) -> None:
+    """Append the policy's terms of running jobs; `slots` where these may resize."""
     terms = m.problem.terms
     if "disruption" in terms:
-        add_disruption(m)
+        add_disruption(m, slots)
     if "remaining" in terms:
         _remaining(m)
     if "freed" in terms:
-        add_freed(m)
+        add_freed(m, slots)
 
 
-def add_disruption(m: HostModel) -> None:
+def add_disruption(m: HostModel, slots: GpuSlots | None = None) -> None:
     """Append the term `disruption`."""
-    _disruption(m, "disruption", 1.0)
+    _disruption(m, "disruption", 1.0, slots)
 
 
-def _disruption(m: HostModel, term: str, sign: float) -> None:
+def _disruption(m: HostModel, term: str, sign: float, slots: GpuSlots | None) -> None:
     """Append what moves cost to a term, with `sign` 1 or -1."""
     sense: Literal["min", "max"] = "min" if sign > 0 else "max"
-    moving = [e for e, entry in enumerate(m.entries) if entry.job != ANY_JOB]
+    moving = [e for e, entry in enumerate(m.entries) if entry.may_stay]
     costs = [
         (m.problem.running[m.entries[e].job].migrate_cost,
          m.problem.running[m.entries[e].job].preempt_cost)
@@ -75,6 +78,39 @@ def _disruption(m: HostModel, term: str, sign: float) -> None:
     m.model.term(term, m.y[moving], migrate - preempt, sense=sense, constant=constant)
     m.model.term(term, m.kept[moving], -migrate, sense=sense)
     m.model.term(term, m.stays.s, -milli, sense=sense)
+    for mine in m.entries_of_running:
+        held = milli_each(m)[m.stays.entry == mine[0]].sum()
+        for e in mine[1:]:
+            running, choice = m.problem.running[m.entries[e].job], m.choice(m.entries[e])
+            cost = running.resize_costs[choice.index] - running.preempt_cost - held
+            cost += sum(group.milli_gpu for group in choice.groups)
+            m.model.term(term, m.y[e], sign * float(cost), sense=sense)
+        if len(mine) > 1:
+            m.model.term(term, _kept_gpus(m, mine, slots), -sign * WHOLE_GPU, sense=sense)
+
+
+def _kept_gpus(m: HostModel, mine: list[int], slots: GpuSlots | None) -> Ints:
+    """Append w of a running job, whose entries are `mine`; return the columns."""
+    whole = milli_each(m) >= WHOLE_GPU
+    places = np.flatnonzero((m.stays.entry == mine[0]) & whole)
+    sets = [t for t, one in enumerate(m.task_sets) if one.users[0][0] in mine[1:]]
+    x, away = np.isin(m.x_set, sets), np.flatnonzero(np.isin(m.away_set, sets))
+    gpus = m.problem.shape_gpu // WHOLE_GPU
+    columns: list[Ints] = [np.zeros(0, dtype=np.int64)]
+    for h in np.unique(m.stays.host[places]).tolist():
+        here = places[m.stays.host[places] == h]
+        w = m.model.variables("kept GPUs", 1, upper=m.stays.usable[here].sum())
+        there = np.flatnonzero(x & (m.x_host == h))
+        row = m.model.row("kept GPUs", w, 1.0, upper=0.0)
+        m.model.add(row, m.x[there], -gpus[m.x_shape[there]])
+        m.model.add(row, m.away[away], -gpus[m.set_shape[m.away_set[away]]])
+        held = [gpu for p in here.tolist() for gpu in m.stays.gpus[p]]
+        if slots is not None and (named := np.flatnonzero(slots.host == h)).size:
+            named = named[np.isin(slots.gpu[named], held)]
+            row = m.model.row("kept GPUs", w, 1.0, upper=0.0)
+            m.model.add(row, slots.whole_uses(m, named), -1.0)
+        columns.append(w)
+    return np.concatenate(columns)
 
 
 def _remaining(m: HostModel) -> None:
@@ -84,9 +120,9 @@ def _remaining(m: HostModel) -> None:
     m.model.term("remaining", m.stays.s[there], milli, sense="min", constant=constant)
 
 
-def add_freed(m: HostModel) -> None:
+def add_freed(m: HostModel, slots: GpuSlots | None = None) -> None:
     """Append the term `freed`."""
-    _disruption(m, "freed", -1.0)
+    _disruption(m, "freed", -1.0, slots)
     freeing = FreeableDomains(m.problem)
     domain = freeing.domain[m.hosts]
     mine = np.unique(domain)
@@ -314,14 +350,14 @@ class _Host:
 #            switches per partition, and what pairs are further apart (`partitions_apart`)
 
 
-def add_terms(m: HostModel) -> None:
+def add_terms(m: HostModel, slots: GpuSlots | None = None) -> None:
     """Append what the policy's terms need, and the levels that options require."""
     add_value(m)
     for term in m.problem.terms:
         if term in OPTION_SUMS and term != VALUE:
             _add_worth(m, term, [m.choice(entry).amount(term) for entry in m.entries])
     add_share_terms(m.model, m.problem, *m.y_columns, m.problem.shares)
-    add_move_terms(m)
+    add_move_terms(m, slots)
     add_topology_rows(m)
     m.model.term("spread", m.y[:0], np.zeros(0), sense="min")
     for t, task_set in enumerate(m.task_sets):
@@ -347,7 +383,7 @@ def add_value(m: HostModel) -> None:
 def _add_worth(m: HostModel, term: str, each: list[int]) -> None:
     """Append a term: the worth of each entry that runs, less that of all running jobs."""
     worth = np.array(each, dtype=np.float64)
-    before = worth[[entry.job != ANY_JOB for entry in m.entries]].sum()
+    before = worth[[entry.may_stay for entry in m.entries]].sum()
     m.model.term(term, m.y, worth, sense="max", constant=-float(before))
 
 

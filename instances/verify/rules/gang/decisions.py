@@ -26,6 +26,7 @@ from placewright.topology.units import WHOLE_GPU
 
 _PENDING = (DecisionKind.START, DecisionKind.WAIT)
 _RUNNING = (DecisionKind.KEEP, DecisionKind.MIGRATE, DecisionKind.PREEMPT)
+_SIZED = (*_RUNNING, DecisionKind.RESIZE)
 _PINNED = (DecisionKind.KEEP,)
 # What waits and what is preempted hold nothing after the round.
 _WAIT, _PREEMPT = DecisionKind.WAIT, DecisionKind.PREEMPT
@@ -102,13 +103,14 @@ def one_decision(reading: Reading) -> Iterator[Finding]:
 def legal_decision(reading: Reading) -> Iterator[Finding]:
     """Require a decision that the job's state allows.
 
-    A pending job starts or waits; a running one is kept, migrated or preempted, if pinned kept.
+    A pending job starts or waits; a running one is kept, migrated or preempted, if pinned kept, and
+    resized where the round offers it other options.
     """
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
         if job is None:
             continue
-        state, legal = _legal(job)
+        state, legal = _legal(job, len(reading.round.offered(job)))
         if decision.decision not in legal:
             yield Finding(
                 ("decisions", index, "decision"),
@@ -165,6 +167,8 @@ def migrated(reading: Reading) -> Iterator[Finding]:
     """Require that a migrated job keeps its option, and that some task of it moves."""
     for placed in reading.migrated:
         running = reading.running[placed.job.name]
+        if placed.resizes:
+            continue
         if placed.chosen != running.option:
             yield Finding(
                 (*placed.path, "option"),
@@ -176,6 +180,18 @@ def migrated(reading: Reading) -> Iterator[Finding]:
                 (*placed.path, "tasks"),
                 f"migrated job {placed.job.name!r} stays in place; "
                 "expected another host or other GPUs for some task, or decision 'keep'",
+            )
+
+
+def resized(reading: Reading) -> Iterator[Finding]:
+    """Require that a resized job changes to another of its options."""
+    for placed in reading.migrated:
+        running = reading.running[placed.job.name]
+        if placed.resizes and placed.chosen == running.option:
+            yield Finding(
+                (*placed.path, "option"),
+                f"resized job {placed.job.name!r} has option {placed.chosen}, which it runs; "
+                "expected another",
             )
 
 
@@ -217,10 +233,12 @@ def reason(reading: Reading) -> Iterator[Finding]:
             )
 
 
-def _legal(job: Job) -> tuple[str, tuple[DecisionKind, ...]]:
-    """Return a job's state, in a word, and the decisions that it allows."""
+def _legal(job: Job, offered: int) -> tuple[str, tuple[DecisionKind, ...]]:
+    """Return a job's state, in words, and the decisions that it allows, offered so many options."""
     if job.running is None:
         return "pending", _PENDING
+    if offered > 1:
+        return "running, of several sizes", _SIZED
     return ("pinned", _PINNED) if job.running.pinned else ("running", _RUNNING)
 
 
@@ -237,7 +255,7 @@ def _places(tasks: Sequence[Task]) -> list[tuple[int, int, str, list[int], int]]
 
 RULES_OF_DECISIONS = (
     *rules(known_job, invalid_job, invalid_reason, one_decision, legal_decision, option),
-    *rules(kept_in_place, migrated, holds_nothing, reason),
+    *rules(kept_in_place, migrated, resized, holds_nothing, reason),
 )
 
 
@@ -322,7 +340,7 @@ def move_order(reading: Reading) -> Iterator[Finding]:
         for slot, amount in _held_before(reading, name, targets):
             held[slot] -= amount
         for task in placed.tasks:
-            for slot, amount in _slots(reading, task.task, task.group):
+            for slot, amount in slots(reading, task.task, task.group):
                 held[slot] += amount
         over = next(
             (slot for slot in _taken(reading, placed) if held[slot] > _limit(reading, slot)), None
@@ -397,10 +415,11 @@ def _held_before(reading: Reading, job: str, hosts: Collection[str]) -> Iterator
     groups = reading.option_run(job).groups
     for task in reading.running[job].tasks:
         if task.host in hosts:
-            yield from _slots(reading, task, groups[task.group])
+            yield from slots(reading, task, groups[task.group])
 
 
-def _slots(reading: Reading, task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
+def slots(reading: Reading, task: Task, group: TaskGroup) -> Iterator[tuple[Slot, int]]:
+    """Yield what a task holds of its host, its GPUs and parts of these."""
     for resource, amount in demand(group):
         if amount:
             yield (task.host, resource), amount
@@ -432,7 +451,7 @@ def _memory_slices(reading: Reading, task: Task, group: TaskGroup) -> Iterator[t
 def _taken(reading: Reading, placed: Placed) -> Iterator[Slot]:
     """Yield what the arrivals of a job hold."""
     for arrival in placed.arrivals:
-        for slot, _ in _slots(reading, arrival.task, arrival.group):
+        for slot, _ in slots(reading, arrival.task, arrival.group):
             yield slot
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
@@ -110,6 +110,19 @@ _Asked: TypeAlias = dict[str, Mapping[Resource, int]]
 """What jobs count, by name."""
 
 
+class Changed(NamedTuple):
+    """What started and preempted jobs count in an account, and resized ones more than before."""
+
+    starts: _Asked
+    victims: _Asked
+    resized: _Asked
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return what nobody changes."""
+        return cls({}, {}, {})
+
+
 class Ledger:
     """What jobs hold of each account with limits, before the round and after it.
 
@@ -157,25 +170,30 @@ class Ledger:
     def after(self) -> Mapping[Account, Held]:
         """What is held of each account after the round, where that is or was something."""
         found = {account: Counter(held) for account, held in self.before.items()}
-        for account, (starts, victims) in self.changes.items():
+        for account, changed in self.changes.items():
             held = found.setdefault(account, Counter())
-            for asked in starts.values():
+            for asked in (*changed.starts.values(), *changed.resized.values()):
                 held.update(asked)
-            for asked in victims.values():
+            for asked in changed.victims.values():
                 held.subtract(asked)
         return found
 
     @cached_property
-    def changes(self) -> Mapping[Account, tuple[_Asked, _Asked]]:
-        """What each start and each preempted job counts, by account."""
-        found: defaultdict[Account, tuple[_Asked, _Asked]] = defaultdict(lambda: ({}, {}))
+    def changes(self) -> Mapping[Account, Changed]:
+        """What each start and each preempted or resized job counts, by account."""
+        found: defaultdict[Account, Changed] = defaultdict(Changed.none)
         for placed in self._reading.started:
             for account in self.accounts_after(placed):
-                found[account][0][placed.job.name] = asked_in(account, placed.option)
+                found[account].starts[placed.job.name] = asked_in(account, placed.option)
         for victim in self._reading.preempted:
             name = victim.job.name
             for account in self.accounts_before(name):
-                found[account][1][name] = asked_in(account, self._reading.option_run(name))
+                found[account].victims[name] = asked_in(account, self._reading.option_run(name))
+        for placed in self._reading.migrated:
+            for account in self.accounts_after(placed) if placed.resizes else ():
+                more: Held = Counter(asked_in(account, placed.option))
+                more.subtract(asked_in(account, self._reading.option_run(placed.job.name)))
+                found[account].resized[placed.job.name] = more
         return found
 
 
@@ -183,17 +201,19 @@ def exceeded(reading: Reading, kind: str, *, by_region: bool = False) -> Iterato
     """Require that jobs hold no more of accounts of a kind than their limits, or than they held.
 
     Running jobs may hold more than a limit that was lowered meanwhile. Kept and migrated jobs go on
-    holding what they held, so only an account in which a job starts can come to hold more.
+    holding what they held, so only an account in which a job starts or resizes can come to hold
+    more.
     """
     limits = {
         account: of
         for account, of in limits_of(reading.round, by_region=by_region).items()
         if (account.kind, account.region is not None) == (kind, by_region)
     }
-    if not limits or not reading.started:
+    come = [*(placed for placed in reading.migrated if placed.resizes), *reading.started]
+    if not limits or not come:
         return
     ledger = Ledger(reading, limits)
-    last = {a: placed.path for placed in reading.started for a in ledger.accounts_after(placed)}
+    last = {a: placed.path for placed in come for a in ledger.accounts_after(placed)}
     for account, path in last.items():
         word = "quota" if kind == "tenant" else kind
         where = "" if account.region is None else f" in region {account.region!r}"
@@ -501,7 +521,7 @@ class _Limit(NamedTuple):
 
 
 def disruption_budget(reading: Reading) -> Iterator[Finding]:
-    """Require that preempted and migrated jobs together stay within each limit of the policy.
+    """Require that all jobs that stop, move or resize stay within each limit of the policy.
 
     Jobs on hosts that failed, are away now or are to be vacated do not count. No other job is
     preempted that started less than `min_run_s` ago.
@@ -516,13 +536,16 @@ def disruption_budget(reading: Reading) -> Iterator[Finding]:
         for victim in reading.preempted
         if _counts(reading, victim.job.name, gone)
     }
-    migrated = {
-        placed.job.name: placed.path
-        for placed in reading.migrated
-        if _counts(reading, placed.job.name, gone)
-    }
-    paths = list((preempted | migrated).values())
-    for limit in _limits(reading, budget, list(preempted), list(migrated)):
+    migrated, resized = (
+        {
+            placed.job.name: placed.path
+            for placed in reading.migrated
+            if placed.resizes is resizes and _counts(reading, placed.job.name, gone)
+        }
+        for resizes in (False, True)
+    )
+    paths = list((preempted | migrated | resized).values())
+    for limit in _limits(reading, budget, list(preempted), list(migrated), list(resized)):
         if limit.most is not None and limit.done > limit.most:
             yield Finding(paths[-1], f"{limit.text}; expected at most {limit.limit}")
     least = budget.min_run_s or 0
@@ -545,13 +568,17 @@ def _counts(reading: Reading, job: str, gone: frozenset[str]) -> bool:
 
 
 def _limits(
-    reading: Reading, budget: DisruptionLimits, preempted: list[str], migrated: list[str]
+    reading: Reading,
+    budget: DisruptionLimits,
+    preempted: list[str],
+    migrated: list[str],
+    resized: list[str],
 ) -> Iterator[_Limit]:
     """Yield each limit with what the plan does."""
     jobs, gpus, moves = budget.preempted_jobs, budget.preempted_gpus, budget.migrated_jobs
     stopped = sum(reading.option_run(name).milli_gpu for name in preempted)
     most = budget.lost_gpu_s
-    lost = sum(lost_work(reading, name) for name in (*preempted, *migrated))
+    lost = sum(lost_work(reading, name) for name in (*preempted, *migrated, *resized))
     stops, goes = len(preempted), len(migrated)
     yield _Limit(jobs, stops, f"{stops} jobs are preempted", f"{jobs} (preempted_jobs)")
     yield _Limit(
@@ -561,6 +588,8 @@ def _limits(
         "" if gpus is None else f"{amount_text('gpu', gpus)} (preempted_gpus)",
     )
     yield _Limit(moves, goes, f"{goes} jobs migrate", f"{moves} (migrated_jobs)")
+    sizes, number = budget.resized_jobs, len(resized)
+    yield _Limit(sizes, number, f"{number} jobs resize", f"{sizes} (resized_jobs)")
     yield _Limit(
         None if most is None else most * WHOLE_GPU,
         lost,

@@ -23,7 +23,14 @@ from placewright.instances.verify.reading import (
     unavailable_hosts,
 )
 from placewright.instances.verify.result import Finding, rules
-from placewright.instances.verify.rules.gang.limits import Held, Ledger, Pools, text_of
+from placewright.instances.verify.rules.gang.decisions import Slot, slots
+from placewright.instances.verify.rules.gang.limits import (
+    Changed,
+    Held,
+    Ledger,
+    Pools,
+    text_of,
+)
 from placewright.instances.verify.rules.gang.places import RULES_OF_CAPACITY, RULES_OF_GPU_PARTS
 from placewright.instances.verify.rules.gang.waiting import Entitlement
 from placewright.instances.verify.shared_gpus import held, ran_together
@@ -213,6 +220,20 @@ class PutBack:
         """Return the hosts that a running job runs on before the round."""
         return {task.host for task in self._reading.running[job].tasks}
 
+    def comes_to(self, placed: Placed) -> set[str]:
+        """Return the hosts at which tasks arrive, of a resized job those of which it takes more."""
+        if not placed.resizes:
+            return {task.host.name for task in placed.arrivals}
+        more: Counter[Slot] = Counter()
+        for task in placed.tasks:
+            for slot, amount in slots(self._reading, task.task, task.group):
+                more[slot] += amount
+        groups = self._reading.option_run(placed.job.name).groups
+        for before in self._reading.running[placed.job.name].tasks:
+            for slot, amount in slots(self._reading, before, groups[before.group]):
+                more[slot] -= amount
+        return {slot[0] for slot, amount in more.items() if amount > 0}
+
     def shares_label(self, placed: Placed, back: Iterable[str]) -> bool:
         """Whether a job arrives in a domain that its label shares with one in its old place."""
         return any(
@@ -306,12 +327,14 @@ class PutBack:
     def _quotas(self, back: Collection[str], gone: Collection[str], owners: Collection[str]) -> str:
         ledger = self._ledger
         for account in {a for job in owners for a in ledger.accounts_before(job)}:
-            starts, victims = ledger.changes.get(account, ({}, {}))
+            changed = ledger.changes.get(account, Changed.none())
             after: Held = Counter(ledger.after.get(account, Counter()))
             for job in set(gone):
-                after.subtract(starts.get(job, {}))
+                after.subtract(changed.starts.get(job, {}))
+                after.subtract(+Counter(changed.resized.get(job, {})))
             for job in set(back):
-                after.update(victims.get(job, {}))
+                after.update(changed.victims.get(job, {}))
+                after.subtract(changed.resized.get(job, {}))
             for resource, most in ledger.most(account).items():
                 if after[resource] > most:
                     return (
@@ -541,7 +564,7 @@ class Victims:
             for placed in movers:
                 name = placed.job.name
                 if name not in back and (
-                    not hosts.isdisjoint(task.host.name for task in placed.arrivals)
+                    not hosts.isdisjoint(self._plan.comes_to(placed))
                     or self._plan.shares_label(placed, back)
                     or (pooled and not pooled.isdisjoint(self._plan.pools.added_by(placed)))
                 ):

@@ -37,7 +37,8 @@ def class_terms(round_: Round) -> dict[str, ClassTerm]:
     """
     if TERM not in round_.policy.by_class:
         return {}
-    return classes_of(TERM, round_.jobs, Job.value_of, Entitlement(round_).of)
+    of, offered = Entitlement(round_).of, round_.offered
+    return classes_of(TERM, round_.jobs, Job.value_of, of, offered=offered)
 
 
 def classes_of(
@@ -47,13 +48,15 @@ def classes_of(
     precedence: Callable[[Job, int], Precedence],
     *,
     pinned: bool = False,
+    offered: Callable[[Job], Iterable[int]] | None = None,
 ) -> dict[str, ClassTerm]:
     """Return the terms that a term stands for, highest class first; {} if for itself.
 
     `worth` and `precedence` are those of a job with an option; with `pinned` pinned jobs count.
+    `offered` are the options that a job may have; by default a running job has its own alone.
     """
     competing = (job for job in jobs if pinned or not is_pinned(job))
-    found = _per_precedence(competing, worth, precedence)
+    found = _per_precedence(competing, worth, precedence, offered or _own)
     if len(found) < 2:
         return {}
     classes = [
@@ -119,12 +122,12 @@ def _per_precedence(
     jobs: Iterable[Job],
     worth: Callable[[Job, int], int],
     precedence: Callable[[Job, int], Precedence],
+    offered: Callable[[Job], Iterable[int]],
 ) -> dict[Precedence, _Level]:
     levels: dict[Precedence, _Level] = {}
     for job in jobs:
-        offered = range(len(job.options)) if job.running is None else [job.running.option]
         best: dict[Precedence, int] = {}
-        for option in offered:
+        for option in offered(job):
             level = precedence(job, option)
             best[level] = max(best.get(level, 0), worth(job, option))
         for level, each in best.items():
@@ -134,6 +137,10 @@ def _per_precedence(
             else:
                 mine.running += each
     return levels
+
+
+def _own(job: Job) -> Iterable[int]:
+    return range(len(job.options)) if job.running is None else [job.running.option]
 
 
 def value(reading: Reading) -> int | dict[str, int]:

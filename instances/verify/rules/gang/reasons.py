@@ -23,6 +23,7 @@ from placewright.instances.verify.result import Finding, rules
 from placewright.instances.verify.rules.gang.free_hosts import FreeHosts, is_plain
 from placewright.instances.verify.rules.gang.limits import (
     Account,
+    Changed,
     Held,
     Ledger,
     Pools,
@@ -281,7 +282,7 @@ class ReasonTests:
     def _victims_of(self, account: Account) -> list[tuple[Rank, str]]:
         """Return the preempted jobs that count in an account."""
         if account not in self._victims:
-            mine = self._ledger.changes.get(account, ({}, {}))[1]
+            mine = self._ledger.changes.get(account, Changed.none()).victims
             self._victims[account] = [one for one in self._states.victims if one[1] in mine]
         return self._victims[account]
 
@@ -298,7 +299,7 @@ class ReasonTests:
         """
         key = account, least, over
         if key not in self._used_back:
-            starts, victims = self._ledger.changes.get(account, ({}, {}))
+            starts, victims, _ = self._ledger.changes.get(account, Changed.none())
             used: Held = Counter(self._ledger.after.get(account, Counter()))
             for name in over & starts.keys():
                 used.subtract(starts[name])

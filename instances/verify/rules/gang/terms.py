@@ -104,17 +104,34 @@ def _joined_mbps(links: GpuLinks, measure: str, gpus: tuple[int, ...]) -> int:
 
 
 def worths(reading: Reading) -> Iterator[tuple[Job, int, int]]:
-    """Yield the started jobs with option and value, and the preempted ones, less theirs."""
+    """Yield the started jobs with option and value, and the preempted ones, less theirs.
+
+    A resized job gains its new option, and loses the one that it ran.
+    """
     for placed in reading.started:
         yield placed.job, placed.chosen, start_value(reading.round, placed.job, placed.chosen)
     for victim in reading.preempted:
         option = reading.running[victim.job.name].option
         yield victim.job, option, -victim.job.value_of(option)
+    for placed in reading.migrated:
+        if placed.resizes:
+            option = reading.running[placed.job.name].option
+            yield placed.job, placed.chosen, placed.job.value_of(placed.chosen)
+            yield placed.job, option, -placed.job.value_of(option)
 
 
 def progress(reading: Reading) -> int:
-    """Sum of the started jobs' progress, less that of the preempted jobs."""
+    """Sum of the started jobs' progress, less that of the preempted jobs.
+
+    A resized job gains its new option's, times its `resize_factor` in thousandths, rounded down,
+    and loses that of the option that it ran.
+    """
     gained = sum(placed.option.progress for placed in reading.started)
+    for placed in reading.migrated:
+        if placed.resizes:
+            name = placed.job.name
+            gained += placed.option.progress * reading.running[name].resize_factor // 1000
+            gained -= reading.option_run(name).progress
     return gained - sum(
         reading.option_run(victim.job.name).progress for victim in reading.preempted
     )
@@ -129,21 +146,47 @@ def entitled(reading: Reading) -> int:
 def disruption(reading: Reading) -> int:
     """Stop costs of migrated and preempted jobs, and milli-GPU of their tasks that move or stop.
 
+    Of a resized job what its new option costs, and the milli-GPU of its tasks but for the whole
+    GPUs that it held already.
+
     Notes
     -----
     A stop costs what the round says, or the job's milli-GPU times the seconds of work that it loses
-    plus those of its restart.
+    plus those of its restart; and a new option as much as a migration, if the round says nothing.
     """
     total = 0
     for placed in reading.migrated:
-        cost = reading.running[placed.job.name].migrate_cost
+        running = reading.running[placed.job.name]
+        cost = running.migrate_cost
+        if placed.resizes and running.resize_costs is not None:
+            cost = running.resize_costs[placed.chosen]
         total += lost_work(reading, placed.job.name) if cost is None else cost
         total += sum(arrival.group.gpu for arrival in placed.arrivals)
+        if placed.resizes:
+            total -= WHOLE_GPU * _whole_gpus_kept(reading, placed)
     for victim in reading.preempted:
         cost = reading.running[victim.job.name].preempt_cost
         total += lost_work(reading, victim.job.name) if cost is None else cost
         total += reading.option_run(victim.job.name).milli_gpu
     return total
+
+
+def _whole_gpus_kept(reading: Reading, placed: Placed) -> int:
+    """Return how many GPUs a resized job had whole before, and has whole after the round."""
+    groups = reading.option_run(placed.job.name).groups
+    before = {
+        (task.host, gpu)
+        for task in reading.running[placed.job.name].tasks
+        for gpu in task.gpus
+        if groups[task.group].gpu >= WHOLE_GPU
+    }
+    after = {
+        (task.host.name, gpu)
+        for task in placed.tasks
+        for gpu in task.task.gpus
+        if task.group.gpu >= WHOLE_GPU
+    }
+    return len(before & after)
 
 
 def remaining(reading: Reading) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from placewright.instances.documents.job import Job
@@ -69,7 +69,9 @@ class Entitlement:
             if job.tenant in mine and not job.opportunistic:
                 mine[job.tenant].append(job)
         self._borrowed = {
-            pair for name, jobs in mine.items() for pair in _uncovered(jobs, guarantees[name])
+            pair
+            for name, jobs in mine.items()
+            for pair in _uncovered(jobs, guarantees[name], round_.offered)
         }
 
     def of(self, job: Job, option: int) -> Precedence:
@@ -79,12 +81,17 @@ class Entitlement:
         return Precedence(cells, not borrowed, job.priority)
 
 
-def _uncovered(jobs: Sequence[Job], guarantee: Mapping[str, int]) -> set[tuple[str, int]]:
+def _uncovered(
+    jobs: Sequence[Job],
+    guarantee: Mapping[str, int],
+    offered: Callable[[Job], Sequence[int]],
+) -> set[tuple[str, int]]:
     """Return the (job, option) pairs that a tenant's guarantee does not cover.
 
-    A running job is covered beside the covered running jobs ahead of it. A pending one is covered
-    with an option beside all running jobs ahead of it and what those pending ahead of it claim: of
-    each resource the most that an option of theirs asks which is covered.
+    A running job is covered beside the covered running jobs ahead of it; with another option that
+    it is offered only if it is, and that asks no more of what the guarantee names. A pending one is
+    covered with an option beside all running jobs ahead of it and what those pending ahead of it
+    claim: of each resource the most that an option of theirs asks which is covered.
     """
     by_priority: defaultdict[int, list[Job]] = defaultdict(list)
     for job in jobs:
@@ -99,6 +106,10 @@ def _uncovered(jobs: Sequence[Job], guarantee: Mapping[str, int]) -> set[tuple[s
                     covered.add([option])
                 else:
                     beyond.add((job.name, job.running.option))
+                for other in offered(job)[1:]:
+                    more = covered.is_more(job.options[other], option)
+                    if more or (job.name, job.running.option) in beyond:
+                        beyond.add((job.name, other))
                 ahead.add([option])
         for job in by_priority[priority]:
             if job.running is None:
@@ -121,6 +132,11 @@ class Amounts:
             asked == 0 or self._sum[name] + asked <= self._guarantee[name]
             for name, asked in self._asked(option).items()
         )
+
+    def is_more(self, option: Option, than: Option) -> bool:
+        """Whether an option asks more than another one of something."""
+        before = self._asked(than)
+        return any(asked > before[name] for name, asked in self._asked(option).items())
 
     def add(self, options: Sequence[Option]) -> None:
         """Add the most that one of some options asks, of each resource."""
