@@ -288,7 +288,7 @@ def _policy(whole: Round, *, some: bool) -> Policy:
         mix = _mix(whole)
         if mix is None:
             terms.remove("stranded")
-    update = {"terms": tuple(terms) or ("value",), "mix": mix, "keep_sizes": True}
+    update = {"terms": tuple(terms) or ("value",), "mix": mix, "keep_sizes": not whole.resizes}
     return policy.model_copy(update=update)
 
 

@@ -388,11 +388,15 @@ def _gpus_of_stopped(
 ) -> dict[int, dict[int, int]]:
     """Return the GPUs of hosts where jobs stop that no part has a place on.
 
-    Each with the highest level of the jobs that it had and that stop, -1 if there are none.
+    Each with the highest level of the jobs that it had and that stop, -1 if there are none. What
+    jobs had that resize is left to these.
     """
     levels: dict[int, dict[int, int]] = {}
     links = placement.link_state
-    for p in np.flatnonzero(number[m.y[m.stays.entry]] == 0).tolist():
+    away = np.flatnonzero(number[m.y[m.stays.entry]] == 0)
+    resized = {mine[0] for mine in m.entries_of_running if number[m.y[mine[1:]]].any()}
+    stops = np.array([e not in resized for e in m.stays.entry[away].tolist()], dtype=np.bool_)
+    for p in away[stops].tolist():
         host = int(m.hosts[m.stays.host[p]])
         if links is not None and links.demands.differ[host]:
             continue  # its GPUs are chosen together, by their links
@@ -402,6 +406,9 @@ def _gpus_of_stopped(
         level = m.problem.running[m.entries[int(m.stays.entry[p])].job].level
         for gpu in levels[host].keys() & set(m.stays.gpus[p]):
             levels[host][gpu] = max(levels[host][gpu], level)
+    for p in away[~stops].tolist():
+        for gpu in m.stays.gpus[p]:
+            levels.get(int(m.hosts[m.stays.host[p]]), {}).pop(gpu, None)
     return levels
 
 
