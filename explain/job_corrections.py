@@ -15,6 +15,7 @@ from placewright.explain.corrections.find import (
     Correction,
     Corrections,
     Part,
+    Victims,
     cheapest_victims,
     corrections,
 )
@@ -24,8 +25,9 @@ from placewright.explain.facts.fact import FACTS, Stratum, World, ended_jobs, na
 from placewright.explain.reservations import Reservations
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
-from placewright.instances.derived.phrases import counted
+from placewright.instances.derived.phrases import count, counted
 from placewright.instances.documents.edits import Edit, Edits
+from placewright.instances.documents.quantities import amount_text
 from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 from placewright.instances.errors import InvalidInputError, printable
@@ -43,6 +45,8 @@ _UP_TO: Mapping[Verdict, Stratum] = {
 
 MAX_PLAN_SECONDS = 5.0
 """Wall-clock seconds of a search for a plan of the round: what takes longer is not told."""
+FEW_SIZES = 3
+"""Jobs that change their size of which each is named."""
 FEW_CHANGES = 2
 """Corrections of more changes than this are told only where no smaller ones have been found."""
 
@@ -220,14 +224,27 @@ class JobCorrections:
             return None
         # A job that is worth nothing preempts nobody: that makes no sense.
         victims = cheapest_victims(self._round, self._job, **self._search_of_round())
-        if victims is None or not (victims.preempted or victims.migrated):
+        if victims is None or not (victims.preempted or victims.migrated or victims.resized):
             return None
         said = [f"preempt {counted(victims.preempted, 'job')}"] if victims.preempted else []
+        said += self._resizes(victims)
         said += [f"move {counted(victims.migrated, 'job')}"] if victims.migrated else []
         edits = (edit_of(end=list(victims.preempted)),) if victims.preempted else ()
         cost = self._costs["preempt"]
         form = Form(" and ".join(said), edits, victims.disruption == victims.at_least)
         return Correction((Part(cost.who, "preempt", form),), cost.price, form.least)
+
+    def _resizes(self, victims: Victims) -> Iterator[str]:
+        """Yield which running jobs shrink or grow, and to what."""
+        of = {one.name: one for one in self._round.jobs}
+        for name, option in victims.resized[:FEW_SIZES]:
+            job, running = of[name], of[name].running
+            milli = job.options[option].milli_gpu
+            shrinks = running is not None and milli < job.options[running.option].milli_gpu
+            word = "shrink" if shrinks else "resize"
+            yield f"{word} job {name} to {amount_text('gpu', milli)}"
+        if more := len(victims.resized) - FEW_SIZES:
+            yield from [f"resize {count(more, 'more job')}"] if more > 0 else []
 
 
 def _after_plan(after: Round, edits: Sequence[Edit]) -> Iterator[Edit]:

@@ -552,6 +552,9 @@ class Moves:
         isolation: Isolation = "process",
     ) -> None:
         valid = round_.valid_part()
+        # What moves buy is asked: all jobs keep their size.
+        policy = valid.policy.model_copy(update={"keep_sizes": True})
+        valid = valid.model_copy(update={"policy": policy})
         self.round = _with_disruption(
             apply_plan(valid, plan.without_jobs(round_.invalid), restart_s={})
         )

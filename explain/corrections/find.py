@@ -29,6 +29,8 @@ class Victims:
     ----------
     migrated, preempted
         Names of jobs, in the order of the round.
+    resized
+        Names of jobs that go on with another option, and the option of each.
     disruption
         Of the moves and preemptions, as of the term, in milli-GPU-seconds.
     at_least
@@ -40,6 +42,7 @@ class Victims:
 
     migrated: tuple[str, ...]
     preempted: tuple[str, ...]
+    resized: tuple[tuple[str, int], ...]
     disruption: int
     at_least: float | None
     plan: Plan
@@ -91,6 +94,11 @@ def cheapest_victims(
     return Victims(
         migrated=_named(plan, DecisionKind.MIGRATE),
         preempted=_named(plan, DecisionKind.PREEMPT),
+        resized=tuple(
+            (one.job, one.option)
+            for one in plan.decisions
+            if one.decision is DecisionKind.RESIZE and one.option is not None
+        ),
         disruption=disruption.value,
         at_least=disruption.bound,
         plan=plan,

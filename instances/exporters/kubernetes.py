@@ -454,6 +454,9 @@ class PodCalls:
 
     def _stop(self, objects: ObjectsOf, decision: Decision) -> Iterator[Call]:
         name, users = decision.job, self._needs.users[decision.job]
+        if decision.decision is DecisionKind.RESIZE:
+            self.cannot_say("running jobs that change their size", name)
+            return
         if objects.kind == WORKLOAD or not objects.pods:
             self.cannot_say("jobs of Kueue that stop or move", name)
             return

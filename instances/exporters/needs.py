@@ -15,7 +15,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
 
-STOPS = (DecisionKind.PREEMPT, DecisionKind.MIGRATE)
+STOPS = (DecisionKind.PREEMPT, DecisionKind.MIGRATE, DecisionKind.RESIZE)
 VAIN = "jobs that wait for others, or stop for them, of which it cannot be told"
 """What is counted of jobs that `Needs.consistent` leaves out."""
 
@@ -84,7 +84,7 @@ def _sorted(sets: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
 
 # Plans without what would act on jobs whose rules are told and not obeyed.
 
-_SENDS = (DecisionKind.START, DecisionKind.MIGRATE)
+_SENDS = (DecisionKind.START, DecisionKind.MIGRATE, DecisionKind.RESIZE)
 _GOES = (*_SENDS, DecisionKind.PREEMPT)
 
 

@@ -230,7 +230,7 @@ def slurm_steps(round_: Round, plan: Plan) -> Steps:
     made = Steps()
     places = places_of(round_, plan, made.cannot_say)
     can = {name for name, place in places.items() if _can_be_told(place, made)}
-    sent = [one.job for one in plan.decisions if one.decision in (START, MIGRATE)]
+    sent = [one.job for one in plan.decisions if one.decision is START or one.decision.moves]
     stops = [name for name in stopping(plan) if name not in places or _leaves(places[name])]
     needs = Needs(round_, plan, stops=stops, starts=sent)
     said = needs.consistent(can)
@@ -274,6 +274,9 @@ def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
         if "_" in place.job:  # a comment would split its task from the array
             made.cannot_say("why tasks of an array wait", place.job)
         return "_" not in place.job and decision.reason is not Reason.HELD
+    if decision.decision is DecisionKind.RESIZE:
+        made.cannot_say("running jobs that change their size", place.job)
+        return False
     if decision.decision is MIGRATE and place.before == place.after:
         made.cannot_say("moves between GPUs of the same hosts", place.job)
         return False

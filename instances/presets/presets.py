@@ -137,7 +137,7 @@ def defragment(round: Round, level: str, gpu_worth_s: int) -> Round:  # noqa: A0
 
 
 def minimal_victims(round: Round, job: str | Named) -> Round:  # noqa: A002
-    """Start one pending job with the cheapest moves and preemptions that let it start.
+    """Start one pending job with the cheapest moves, resizes and preemptions that let it start.
 
     The terms become `value`, `disruption`, `spread`. Other pending jobs are left out, and running
     jobs are worth nothing, so that `value` is the job's alone. As ever, only jobs of strictly lower
@@ -173,7 +173,8 @@ def minimal_victims(round: Round, job: str | Named) -> Round:  # noqa: A002
         if one is wanted or one.running is not None
     )
     alone = round.model_copy(update={"jobs": kept})
-    return with_policy(alone, ("value", "disruption", "spread"), priority="preemption")
+    terms: tuple[TermName, ...] = ("value", "disruption", "spread")
+    return with_policy(alone, terms, priority="preemption", keep_sizes=False)
 
 
 def with_policy(
@@ -183,10 +184,11 @@ def with_policy(
     vacate: tuple[str, ...] = (),
     freeing: Freeing | None = None,
     priority: Priority | None = None,
+    keep_sizes: bool = True,
 ) -> Round:
-    """Return a round with policy `gang`, these terms, and no other setting than these three.
+    """Return a round with policy `gang`, these terms, and no other setting than these four.
 
-    `priority` is as it was by default. Raises InvalidInputError if another formulation decides the
+    `priority` is as it was by default, and running jobs move or stop but keep their sizes. Raises InvalidInputError if another formulation decides the
     round.
     """
     if not {"policy.vacate", "policy.freeing"} <= {*round_.policy.spec.fields}:
@@ -202,6 +204,7 @@ def with_policy(
             "freeing": freeing,
             "mix": None,
             "priority": priority or round_.policy.priority,
+            "keep_sizes": keep_sizes or round_.policy.keep_sizes,
         }
     )
     return round_.model_copy(update={"policy": policy})
