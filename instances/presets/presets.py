@@ -188,8 +188,8 @@ def with_policy(
 ) -> Round:
     """Return a round with policy `gang`, these terms, and no other setting than these four.
 
-    `priority` is as it was by default, and running jobs move or stop but keep their sizes. Raises InvalidInputError if another formulation decides the
-    round.
+    `priority` is as it was by default, and running jobs move or stop but keep their sizes. Raises
+    InvalidInputError if another formulation decides the round.
     """
     if not {"policy.vacate", "policy.freeing"} <= {*round_.policy.spec.fields}:
         raise InvalidInputError(
