@@ -211,9 +211,12 @@ def _look(
 def _judge_passed(
     fault: Callable[[Raw, Raw], str], raw: Raw, solve: Watched, document: Raw, played: Played
 ) -> None:
-    """Ask the rule book about a plan, and about those that were the best before it."""
+    """Ask the rule book about a plan, and about those that were the best before it.
+
+    Of those it is not said who displaces whom.
+    """
     passed = [plan.model_dump(mode="json", exclude_none=True) for plan in solve.passed[:-1]]
-    for plan in (*passed, document):
+    for plan in (*({**plan, "unnamed": True} for plan in passed), document):
         if wrong := fault(raw, plan):
             played.fail("rule", wrong, plan)
 

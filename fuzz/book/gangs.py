@@ -96,7 +96,9 @@ def fault(round_: Raw, plan: Raw) -> str:
         return f"it breaks {broken}"
     for job, decision in zip(facts.jobs, decisions_of(facts, plan), strict=True):
         named = decision.get("displaced_by", ())
-        if decision["decision"] == PREEMPT and not judgement.displaces(choices, job, named):
+        if decision["decision"] != PREEMPT or plan.get("unnamed"):
+            continue
+        if not judgement.displaces(choices, job, named):
             return f"{list(named)} are no minimal set that displaces {job.name}"
     certificate = plan.get("certificate")
     if certificate is None:

@@ -214,7 +214,8 @@ class Round(Document):
         Running jobs resize under `gang` alone, where neither backfill nor cells rely on what they
         hold.
         """
-        return job.offered(resizes=self.resizes)
+        several = job.running is not None and len(job.options) > 1
+        return job.offered(resizes=several and self.resizes)
 
     @property
     def resizes(self) -> bool:

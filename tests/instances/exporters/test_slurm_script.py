@@ -136,6 +136,20 @@ def test_a_job_held_by_others_gets_no_step_and_a_move_between_gpus_none():
     assert "moves between GPUs of the same hosts" in made.unsaid
 
 
+def test_a_job_that_changes_its_size_is_told_and_who_needs_its_room_waits():
+    sizes = [{"groups": [{"count": n, "gpu": 8}]} for n in (2, 1)]
+    round_ = round_of({**job("1", on=["h0", "h1"]), "options": sizes}, job("2"))
+    tasks = (Task(host="h0", gpus=EIGHT),)
+    shrinks = Decision(job="1", decision=DecisionKind.RESIZE, option=1, tasks=tasks)
+    plan = Plan(
+        decisions=(shrinks, start("2", "h1")),
+        sections=({"kind": "moves", "steps": ["1"], "needs_spare": []},),
+    )
+    made = slurm_steps(round_, plan)
+    assert made.steps == []
+    assert made.unsaid["running jobs that change their size"] == ["1"]
+
+
 def test_hosts_that_a_move_frees_are_kept_for_the_job_that_gets_them():
     known = {"annotations": {"slurm/user": "ann", "slurm/job": "8", "slurm/ours": "ReqNodeList"}}
     round_ = round_of({**job("1", on=["h0"]), **known}, {**job("2"), **known}, job("3"))
