@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.array_types import Floats, Ints
-from placewright.instances.traces.trace import NEVER, SECOND, Trace
+from placewright.instances.traces.trace import (
+    FULL_SPEED,
+    NEVER,
+    SECOND,
+    SPEED_BY_OPTION,
+    Trace,
+)
+from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.loop import PARTS, Loop
 from placewright.rounds.settings import InternalError
 
@@ -126,7 +133,7 @@ def result_of(loop: Loop) -> Result:
         horizon_us=loop.now,
         events=loop.events,
         decisions=loop.decisions,
-        isolated_us=isolated_times(loop.trace, loop.end, loop.ledger.total),
+        isolated_us=isolated_times(loop.trace, loop.end, loop.ledger),
         samples=tuple(loop.samples),
         rounds=tuple(loop.decider.rounds),
     )
@@ -141,27 +148,48 @@ FAIR = 1.05
 """Up to this times its isolated time a job's completion time is fair."""
 
 
-def isolated_times(trace: Trace, end_us: Ints, gpus: int) -> Ints:
+def isolated_times(trace: Trace, end_us: Ints, ledger: HostLedger) -> Ints:
     """Return how long each job would take on its own part of the cluster, in microseconds.
 
     The part is one of as many as there are jobs alive, at each time, in the replay: with fewer GPUs
-    than it asks a job runs so large a part of the time. After the last event it is as at the last.
+    than it asks a job runs so large a part of the time. Of GPU models it has each in proportion,
+    and is as fast as in the mean over them. After the last event it is as at the last.
 
-    `end_us`: int64 (jobs,), `NEVER` for a job that did not end. `gpus`: of the cluster.
+    `end_us`: int64 (jobs,), `NEVER` for a job that did not end. `ledger`: the hosts.
     """
     ends = np.sort(end_us[end_us != NEVER])
     times = np.unique(np.concatenate([trace.submit_us, ends]))
     alive = np.searchsorted(np.sort(trace.submit_us), times, side="right")
     alive = np.maximum(alive - np.searchsorted(ends, times, side="right"), 1)
+    work = trace.work_us / _speed_alone(trace, ledger)
     isolated = np.empty(len(trace), dtype=np.int64)
     for size in np.unique(trace.gpus).tolist():
         jobs = np.flatnonzero(trace.gpus == size)
-        rate = np.minimum(1, gpus / (alive * size))
+        rate = np.minimum(1, ledger.total / (alive * size))
         done = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(times))])
-        until = np.interp(trace.submit_us[jobs], times, done) + trace.work_us[jobs]
+        until = np.interp(trace.submit_us[jobs], times, done) + work[jobs]
         beyond = np.maximum(until - done[-1], 0) / rate[-1]
         isolated[jobs] = np.rint(np.interp(until, done, times) + beyond) - trace.submit_us[jobs]
     return np.maximum(isolated, 1)
+
+
+def _speed_alone(trace: Trace, ledger: HostLedger) -> Floats:
+    """Return the mean speed of each job with the GPUs that it asks, over all GPUs; 1 without one.
+
+    Of several plans on a model the fastest counts.
+    """
+    found = np.zeros(len(trace))
+    for model, name in enumerate(ledger.models if trace.options else ()):
+        speeds = [
+            np.where(trace.gpus == option.gpus, trace.extra[SPEED_BY_OPTION][:, number], 0)
+            for number, option in enumerate(trace.options)
+            if option.gpu_model == name
+        ]
+        held = sum(
+            size for size, of in zip(ledger.sizes, ledger.model_of, strict=True) if of == model
+        )
+        found += held / ledger.total * np.max(speeds, axis=0, initial=0) / FULL_SPEED
+    return np.where(found > 0, found, 1.0)
 
 
 Measures: TypeAlias = dict[str, float]

@@ -7,7 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from placewright.instances.traces.trace import NEVER, SECOND, Trace
+from placewright.instances.traces.trace import (
+    FULL_SPEED,
+    NEVER,
+    SECOND,
+    SPEED_BY_OPTION,
+    RunOption,
+    Trace,
+)
+from placewright.rounds.replay.book import HostLedger
 from placewright.rounds.replay.measures import (
     Result,
     Window,
@@ -110,10 +118,24 @@ def test_isolated_times_by_hand() -> None:
     that there are, takes twice its work.
     """
     found = handmade()
-    isolated = isolated_times(found.trace, found.end_us, 8)
+    isolated = isolated_times(found.trace, found.end_us, HostLedger([8]))
     assert isolated.tolist() == found.isolated_us.tolist()
     alone = Trace.of(ints(0), ints(8), ints(5_000_000))
-    assert isolated_times(alone, ints(NEVER), 4).tolist() == [10_000_000]
+    assert isolated_times(alone, ints(NEVER), HostLedger([4])).tolist() == [10_000_000]
+
+
+def test_alone_a_job_is_as_fast_as_in_the_mean_over_models() -> None:
+    """It is at speed 1 on 2 GPUs and at 1/4 on 6: 7/16 in the mean, so 7 s of work take 16 s."""
+    speeds = np.array([[FULL_SPEED, FULL_SPEED // 4, FULL_SPEED]])
+    trace = Trace.of(
+        ints(0),
+        ints(1),
+        ints(7_000_000),
+        options=(RunOption(1, "A"), RunOption(1, "B"), RunOption(2, "B")),
+        extra={SPEED_BY_OPTION: speeds},
+    )
+    ledger = HostLedger([2, 6], models=("A", "B"))
+    assert isolated_times(trace, ints(NEVER), ledger).tolist() == [16_000_000]
 
 
 def test_jains_index_of_shares_of_an_hour() -> None:
