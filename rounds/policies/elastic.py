@@ -436,6 +436,22 @@ class Gandiva(Chooser):
         return int(jobs.now_us[0]) // SLICE_US * SLICE_US + SLICE_US if waits else NEVER
 
 
+# Earliest deadline first at the greatest speed: ElasticFlow's baseline.
+#
+# In the order of deadlines each job has the GPUs with which it is fastest, skipping who does not
+# fit; who has an earlier deadline preempts.
+# Source: Gu et al., "ElasticFlow: an elastic serverless training platform for distributed deep
+# learning", ASPLOS 2023, section 6; its artifact gives a job that many.
+def fastest_edf(jobs: Columns, offer: Offer) -> Ints:
+    """Choose the fastest options by deadline."""
+    ladder = Ladder(jobs, offer)
+    fits = ladder.gpus[:-1] <= ladder.free
+    fastest = np.where(fits, ladder.speeds[:, :-1], 0).argmax(axis=1)
+    for row in np.argsort(jobs.deadline_us, kind="stable").tolist():
+        ladder.take(row, int(fastest[row]))
+    return ladder.options()
+
+
 _AGE = frozenset({"now_us", "restarts"})
 _LEFT = frozenset({"remaining_us", "overhead_due_us"})
 
@@ -453,6 +469,7 @@ ELASTIC = (
     _elastic("ones", ones, _LEFT),
     _elastic("lyra", lyra, _LEFT, survives=True, returns=True),
     _elastic("rubick", rubick, _AGE),
+    _elastic("edf-fastest", fastest_edf, frozenset({"deadline_us"}), one_model=True),
     _elastic("unicron", unicron, survives=True),
     _elastic("oobleck", oobleck, survives=True),
     ElasticPolicy("gandiva", Gandiva, frozenset({"now_us", "service_us"}), one_model=True),

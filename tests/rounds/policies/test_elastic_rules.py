@@ -191,6 +191,14 @@ def test_rubick_leaves_alone_who_has_just_come() -> None:
     assert rubick(now_us=[1000], submit_us=[0], start_s=25) == [2]
 
 
+def test_edf_gives_the_fastest_size_by_deadline_and_skips() -> None:
+    """The second is fastest on 4 of 6 GPUs, 8 would be faster; the first needs 4, the third 2."""
+    speeds = [[0.5, 1.0, 0.9], [1.0, 2.0, 3.0], [1.0, 0.9, 0.8]]
+    due = {"deadline_us": [20, 10, 30]}
+    edf = partial(choice, "edf-fastest", speeds, [2, 4, 8], option=[-1] * 3)
+    assert edf(free=6, **due) == [0, 4, 2]
+
+
 def test_gandivas_jobs_take_turns() -> None:
     """Two jobs of an hour on all GPUs, in slices of a minute: they end after 119 and 120 min."""
     trace = sized(trace_of((0, 4, 3600), (0, 4, 3600)), {4: 1.0})
