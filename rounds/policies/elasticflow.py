@@ -16,7 +16,6 @@ GPUs by marginal return; the hysteresis is ours.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -203,18 +202,12 @@ class ElasticFlow(Chooser):
     def _best(
         self, now: int, free: int, demands: list[Demand], new: Demand | None = None
     ) -> tuple[list[int], int]:
-        """Return each job's option now and how many end late.
-
-        All keep their sizes, or those due after the new one, or none, as the fewest end late.
-        """
-        found: tuple[list[int], int] = [], NEVER + 1
-        for since in (0.0, *([] if new is None else [new.deadline]), math.inf):
-            planned = _plan_all(now, free, demands, new, since)
-            if planned[1] < found[1]:
-                found = planned
-            if not found[1]:
-                break
-        return found
+        """Return each job's option now and how many end late, with sizes kept if none does then."""
+        kept = _plan_all(now, free, demands, new, keep=True)
+        if kept[1] == 0:
+            return kept
+        other = _plan_all(now, free, demands, new, keep=False)
+        return other if other[1] < kept[1] else kept
 
     def _given(
         self,
@@ -256,16 +249,16 @@ class ElasticFlow(Chooser):
 
 
 def _plan_all(
-    now: int, free: int, demands: list[Demand], new: Demand | None, since: float
+    now: int, free: int, demands: list[Demand], new: Demand | None, *, keep: bool
 ) -> tuple[list[int], int]:
     """Plan jobs in an order; return each one's option now, and how many do not end in time.
 
-    Who is due `since` then keeps its size if it can. A new one that is late counts as many. Who
-    runs late has for a slot what it had, or what is free.
+    A new one that does not counts as many. Who runs late has for a slot what it had, or what is
+    free.
     """
     profile, sizes, late = Profile(float(now), free), list[int](), 0
     for demand in demands:
-        found = demand.least_plan(profile, keep=demand.deadline >= since)
+        found = demand.least_plan(profile, keep=keep)
         if found is not None:
             ends, option, gpus = found
         elif demand is new:
