@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from placewright.topology.catalogue import CATALOGUE, LINK_MATRICES, HostModel, Link, model_links
-from placewright.topology.fabric import Fabric
+from placewright.topology.fabric import Fabric, fabric_of
 from placewright.topology.gpu_links import GpuLinks, words_of_links
 from placewright.topology.graph import (
     Detail,
@@ -240,7 +240,7 @@ class Cluster:
                 "fabric given without a level above the host, or beside wan; expected a level "
                 "whose domains it joins, and no wan"
             )
-        network = Fabric(self.names[-2], self.fabric)
+        network = fabric_of(self.names[-2], tuple(self.fabric.items()))
         links = {level: link for level, link in self.links.items() if level == HOST_LEVEL}
         own = {ends: mbps for ends, mbps in self.own_uplinks.items() if ends[0] == HOST_LEVEL}
         at = np.arange(len(self.names[-2]), dtype=np.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +54,7 @@ class Fabric:
                 )
             graph.add_edge(a, b, capacity=link.bandwidth_mbps)
         self._graph, self._domains = graph, domains
+        self._flows: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         self.hops: Ints = np.zeros((len(domains), len(domains)), dtype=np.int64)
         for i, domain in enumerate(domains):
             away = nx.single_source_shortest_path_length(graph, domain)
@@ -66,8 +68,18 @@ class Fabric:
         import networkx as nx
         from networkx.algorithms.flow import dinitz
 
-        graph = self._graph.copy()
-        # Edges without a capacity carry all there is.
-        graph.add_edges_from((_SOURCE, self._domains[i]) for i in sources)
-        graph.add_edges_from((self._domains[i], _SINK) for i in targets)
-        return int(nx.maximum_flow_value(graph, _SOURCE, _SINK, flow_func=dinitz))
+        key = tuple(sources), tuple(targets)
+        if key not in self._flows:
+            graph = self._graph.copy()
+            # Edges without a capacity carry all there is.
+            graph.add_edges_from((_SOURCE, self._domains[i]) for i in key[0])
+            graph.add_edges_from((self._domains[i], _SINK) for i in key[1])
+            flow = nx.maximum_flow_value(graph, _SOURCE, _SINK, flow_func=dinitz)
+            self._flows[key] = int(flow)
+        return self._flows[key]
+
+
+@lru_cache(maxsize=8)
+def fabric_of(domains: tuple[str, ...], links: tuple[tuple[tuple[str, str], Link], ...]) -> Fabric:
+    """Return a fabric, the same one for equal links, which knows the flows that it was asked."""
+    return Fabric(domains, dict(links))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
@@ -220,12 +220,18 @@ def slowest_link(weight: Ints, shape: Literal["ring", "path"]) -> Ints:
     return found
 
 
-@lru_cache(maxsize=4096)
-def ring_mbps(links: GpuLinks, gpus: tuple[int, ...]) -> int:
+@lru_cache(maxsize=64)
+def best_ring(links: GpuLinks) -> Ints:
+    """Return the slowest link of the best ring through each set of GPUs, int64 (2 ** gpus,)."""
+    return slowest_link(np.array(links.mbps), "ring")
+
+
+def ring_mbps(links: GpuLinks, gpus: Iterable[int]) -> int:
     """Return the slowest link of the best ring through some GPUs; 0 for one alone."""
-    if links.is_uniform or len(gpus) < 2:
-        return links.mbps[0][-1] if len(gpus) > 1 else 0
-    return int(slowest_link(np.array(links.mbps)[np.ix_(gpus, gpus)], "ring")[-1])
+    chosen = set(gpus)
+    if links.is_uniform:
+        return links.mbps[0][-1] if len(chosen) > 1 else 0
+    return int(best_ring(links)[sum(1 << gpu for gpu in chosen)])
 
 
 @lru_cache(maxsize=256)
@@ -233,9 +239,8 @@ def best_rings(links: GpuLinks) -> tuple[int, ...]:
     """Return the slowest link of the best ring through any 0, 1, 2, ... GPUs."""
     if links.is_uniform:
         return (0, 0, *[links.mbps[0][-1]] * (links.gpus - 1))
-    ring = slowest_link(np.array(links.mbps), "ring")
-    size = np.array([m.bit_count() for m in range(len(ring))])
-    return tuple(int(ring[size == number].max()) for number in range(links.gpus + 1))
+    size = np.array([m.bit_count() for m in range(1 << links.gpus)])
+    return tuple(int(best_ring(links)[size == n].max()) for n in range(links.gpus + 1))
 
 
 def canonical_form(links: GpuLinks, gpus: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -23,7 +23,7 @@ from placewright.instances.documents.pools import Pool
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import Errors, InvalidInputError, Path
 from placewright.topology import CATALOGUE, LINK_MATRICES, Link
-from placewright.topology.fabric import Fabric
+from placewright.topology.fabric import fabric_of
 from placewright.topology.gpu_links import MOST_GPUS
 from placewright.topology.units import HOST_LEVEL, WHOLE_GPU
 
@@ -185,7 +185,8 @@ def _check_fabric(document: ClusterDocument) -> None:
     else:
         innermost = document.levels[-1]
         try:
-            Fabric([one.name for one in document.domains if one.level == innermost], links)
+            leaves = tuple(one.name for one in document.domains if one.level == innermost)
+            fabric_of(leaves, tuple(links.items()))
         except ValueError as error:
             problem = str(error)
     if problem:

@@ -25,7 +25,7 @@ class JoinedTask(NamedTuple):
     @property
     def mbps(self) -> int:
         """The slowest link of the best ring through its GPUs."""
-        return ring_mbps(self.links, tuple(sorted(self.task.gpus)))
+        return ring_mbps(self.links, self.task.gpus)
 
     @property
     def most_mbps(self) -> int:

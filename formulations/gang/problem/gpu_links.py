@@ -30,6 +30,7 @@ from placewright.formulations.gang import parameters
 from placewright.instances.documents.arrangement import GpuLinkRequest
 from placewright.topology import GpuLinks
 from placewright.topology.gpu_links import (
+    best_ring,
     canonical_form,
     joining_links,
     pairs_in,
@@ -70,7 +71,7 @@ class LinkTables:
         self.links, self.is_uniform = links, links.is_uniform
         self.every: GpuSet = (1 << links.gpus) - 1
         self._packings: dict[tuple[GpuSet, tuple[LinkTask, ...]], tuple[Packing | None, bool]] = {}
-        self._tables: dict[tuple[str, GpuLinkRequest | None], Ints] = {}
+        self._tables: dict[GpuLinkRequest, Ints] = {}
         self._sets: dict[int, list[GpuSet]] = {}
         self._most: dict[tuple[object, ...], tuple[int, ...]] = {}
 
@@ -78,19 +79,19 @@ class LinkTables:
         """Return the Mbit/s of a set of two or more GPUs as a task measures them."""
         if asked.measure == "pairs":
             return self.inside(gpus)
-        return self.links.mbps[0][-1] if self.is_uniform else int(self._table("ring")[gpus])
+        return self.links.mbps[0][-1] if self.is_uniform else int(self._ring[gpus])
 
     def inside(self, gpus: GpuSet) -> int:
         """Return the sum of all links between the GPUs of a set."""
         if self.is_uniform:
             return self.links.mbps[0][-1] * comb(gpus.bit_count(), 2)
-        return int(self._table("pairs")[gpus])
+        return int(self._pairs[gpus])
 
     def are_joined(self, asked: GpuLinkRequest, gpus: GpuSet) -> bool:
         """Whether a set of two or more GPUs is joined as a task asks."""
         if self.is_uniform:
             return bool(self._joining(asked)[0, -1])
-        return bool(self._table(asked.joined, asked)[gpus])
+        return bool(self._table(asked)[gpus])
 
     def sets_of(self, task: LinkTask, free: GpuSet) -> list[GpuSet]:
         """Return the sets of free GPUs that a task may have, one of those that are alike."""
@@ -151,20 +152,23 @@ class LinkTables:
     def _joining(self, asked: GpuLinkRequest) -> Bools:
         return joining_links(self.links, asked.required, asked.at_least_mbps or 0)
 
-    def _table(self, of: str, asked: GpuLinkRequest | None = None) -> Ints:
-        """Return a number of each set: its `ring` or `pairs`, or how it is joined as is asked."""
-        key = of, asked
-        if key not in self._tables:
-            mbps = np.array(self.links.mbps, dtype=np.int64)
-            weight = mbps if asked is None else self._joining(asked).astype(np.int64)
-            if of == "pairs":
-                self._tables[key] = pairs_in(weight)
-            elif of == "all":
-                every = pairs_in(np.ones_like(weight))
-                self._tables[key] = (pairs_in(weight) == every).astype(np.int64)
+    @cached_property
+    def _ring(self) -> Ints:
+        return best_ring(self.links)
+
+    @cached_property
+    def _pairs(self) -> Ints:
+        return pairs_in(np.array(self.links.mbps, dtype=np.int64))
+
+    def _table(self, asked: GpuLinkRequest) -> Ints:
+        """Return which sets are joined as is asked, not 0 if so."""
+        if asked not in self._tables:
+            weight = self._joining(asked).astype(np.int64)
+            if asked.joined == "all":
+                self._tables[asked] = pairs_in(weight) == pairs_in(np.ones_like(weight))
             else:
-                self._tables[key] = slowest_link(weight, "ring" if of == "ring" else "path")
-        return self._tables[key]
+                self._tables[asked] = slowest_link(weight, asked.joined)
+        return self._tables[asked]
 
 
 def _is_required(asked: GpuLinkRequest | None) -> bool:

@@ -43,15 +43,13 @@ def add_gpu_links(m: HostModel, whole: dict[tuple[int, int], int]) -> None:
     `whole` has the column that says whether a GPU is used as a whole, by host (position in the
     model) and GPU, on hosts where GPUs are shared.
     """
-    links = m.problem.link_demands
-    if links is None:
-        if GPU_LINKS in m.problem.terms:
-            m.model.term(GPU_LINKS, m.y[:0], np.zeros(0), sense="max")
-        return
-    counts = GPU_LINKS in m.problem.terms
+    links, counts = m.problem.link_demands, GPU_LINKS in m.problem.terms
     if counts:
         constant = float(m.problem.pinned_link_mbps)
         m.model.term(GPU_LINKS, m.y[:0], np.zeros(0), sense="max", constant=constant)
+    if links is None or not any(links.asked):
+        return
+    if counts:
         staying = [
             links.mbps(links.asked[shape], int(m.hosts[host]), gpus)
             for shape, host, gpus in zip(
@@ -59,8 +57,6 @@ def add_gpu_links(m: HostModel, whole: dict[tuple[int, int], int]) -> None:
             )
         ]
         m.model.term(GPU_LINKS, m.stays.s, np.array(staying, dtype=np.float64), sense="max")
-    if not any(links.asked):
-        return
     by_host: dict[int, list[_Asking]] = {}
     for one in _asking(m, links, counts=counts):
         by_host.setdefault(one.host, []).append(one)
