@@ -79,7 +79,7 @@ class LinkTables:
         """Return the Mbit/s of a set of two or more GPUs as a task measures them."""
         if asked.measure == "pairs":
             return self.inside(gpus)
-        return self.links.mbps[0][-1] if self.is_uniform else int(self._ring[gpus])
+        return self.links.mbps[0][-1] if self.is_uniform else int(best_ring(self.links)[gpus])
 
     def inside(self, gpus: GpuSet) -> int:
         """Return the sum of all links between the GPUs of a set."""
@@ -151,10 +151,6 @@ class LinkTables:
 
     def _joining(self, asked: GpuLinkRequest) -> Bools:
         return joining_links(self.links, asked.required, asked.at_least_mbps or 0)
-
-    @cached_property
-    def _ring(self) -> Ints:
-        return best_ring(self.links)
 
     @cached_property
     def _pairs(self) -> Ints:
