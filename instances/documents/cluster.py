@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 MAX_GPUS_PER_HOST = 1024
 MAX_LINKED_GPUS = 128
-MAX_FABRIC_LINKS = 20_000
+MAX_FABRIC_LINKS = 10_000
 
 HostName = Annotated[str, Field(min_length=1, max_length=253, pattern=HOST_NAME)]
 
