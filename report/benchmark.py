@@ -158,7 +158,8 @@ def _policies(
     policies = list(dict.fromkeys(index[one].policy for one in best if one in index))
     lines = []
     for policy in policies:
-        alike = [row for row in counted(rows) if index[row.instance].policy == policy]
+        known = [row for row in counted(rows) if row.instance in index]
+        alike = [row for row in known if index[row.instance].policy == policy]
         gaps = {
             solver: fmean(best[row.instance].gap(value_of(row)) for row in mine)
             for solver, mine in by_solver([row for row in alike if row.instance in best]).items()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from placewright.instances.documents.plan import Plan
 
 MAX_VIOLATIONS = 3
+MAX_BY = 500
 
 
 class SuiteName(StrEnum):
@@ -201,6 +202,8 @@ def bench_submit(
     from placewright.instances.io.files import load_plan
     from placewright.instances.verify import verify
 
+    if not 0 < len(by) <= MAX_BY:
+        raise typer.BadParameter(f"expected 1 to {MAX_BY} characters", param_hint="--by")
     index = read_index()
     today = Found(by=by, on=datetime.now(UTC).date().isoformat())
     refused = entered = False

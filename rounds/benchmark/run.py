@@ -237,13 +237,24 @@ def tasks_of(
 
 
 def command_label(command: str) -> str:
-    """Return what rows call a command: its last word that is no placeholder."""
-    words = [word for word in shlex.split(command) if "{" not in word]
-    if not words:
-        raise InvalidInputError(
-            "expected a program, with {round} and {plan}", ("command",), command
-        )
-    return Path(words[-1]).name
+    """Return what rows call a command: its last word that is no placeholder.
+
+    Raises
+    ------
+    InvalidInputError
+        If it has no program, not both files, or other placeholders.
+    """
+    words = shlex.split(command)
+    plain = [word for word in words if "{" not in word]
+    try:
+        for word in words:
+            word.format(round="", plan="", seconds="", seed="")
+    except (LookupError, ValueError):
+        plain = []
+    if not plain or not all(f"{{{name}}}" in command for name in ("round", "plan")):
+        expected = "expected a program, {round} and {plan}; {seconds} and {seed} if you like"
+        raise InvalidInputError(expected, ("command",), command)
+    return Path(plain[-1]).name
 
 
 @contextmanager

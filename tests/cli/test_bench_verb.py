@@ -107,6 +107,8 @@ def test_a_plan_of_an_unknown_round_is_refused(run, tmp_path):
         (("--solver", "gredy", "-o", "a"), "--solver: gredy: expected one of"),
         (("--solver", "greedy", "--command", "x {round}", "-o", "a"), "without --solver"),
         (("--command", "{round}", "-o", "a"), "expected a program"),
+        (("--command", "mine {round} {plan} {cores}", "-o", "a"), "expected a program"),
+        (("submit", "--by", "", "plan.json"), "--by: expected 1 to 500 characters"),
         (("--only", "bundled-pool", "-o", "a"), "did you mean bundled-pools?"),
         (("--solver", "greedy", "--executor", "there", "-o", "a"), "--executor: there"),
     ],
