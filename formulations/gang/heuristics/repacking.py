@@ -567,14 +567,16 @@ def repack_tasks(
     """Return a placement that starts the pending jobs of the relaxation as far as they fit.
 
     Jobs of several tasks are placed as in `planned`. None if there is no relaxation or time is up,
-    with host patterns, which model all resources, and with GPU memory or slices.
+    with host patterns, which model all resources, with GPU memory or slices, and where somebody
+    resizes in the plan.
     """
     counts, patterns = model
     if isinstance(patterns, HostPatterns) or relaxed is None or relaxed.values is None:
         return None
     if not counts.problem.counts_gpus_alone:
         return None
-    if session.expired():
+    resized = any(start.job != ANY_JOB and start.choice for _, start in planned.changed())
+    if session.expired() or resized:
         return None
     problem = counts.problem
     base = Placement(problem)
