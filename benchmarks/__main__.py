@@ -20,6 +20,7 @@ from benchmarks import (
     audit,
     backends,
     backfill,
+    costs,
     deadline,
     explain,
     first_round,
@@ -77,6 +78,7 @@ def _backends(cases: list[backends.Case], *, quick: bool) -> Iterator[Row]:
 BENCHMARKS = {
     "backends": Benchmark(backends.cases, _backends, partial(over_cost, "backends")),
     "scale": Benchmark(scale.cases, scale.run, scale.draw),
+    "costs": Benchmark(costs.cases, costs.run, partial(over_cost, "costs")),
     "incremental": Benchmark(incremental.cases, incremental.run, partial(over_cost, "incremental")),
     "packing": Benchmark(packing.cases, packing.run, partial(over_cost, "packing")),
     "shapes": Benchmark(shapes.cases, shapes.run, partial(over_cost, "shapes")),

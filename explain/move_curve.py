@@ -20,7 +20,7 @@ from placewright.instances.documents.plan import DecisionKind, Plan, Task, TermR
 from placewright.instances.documents.policy import DisruptionLimits, PolicyLimits
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import GANG, sense_of
-from placewright.instances.verify import verify
+from placewright.instances.verify import terms_of, verify
 from placewright.rounds import solve_round
 from placewright.rounds.certificate import better
 from placewright.rounds.deciders.base import DECIDERS, Resources
@@ -350,23 +350,27 @@ class Prefixes:
         )
         self._host = {name: h for h, name in enumerate(self._decider.hosts)}
         self._points: dict[int, MovePoint | None] = {}
+        # By the identity of points, which live as long as this does.
+        self._made: list[MovePoint] = []
+        self._unverified: dict[int, Candidate] = {}
+        self._checked: dict[int, MovePoint | None] = {}
 
     @cached_property
     def placement(self) -> MovePoint:
         """The placement as it is: nobody moves and nobody starts."""
         point = self._of(())
-        if point is None:
+        if point is None or (checked := self.checked(point)) is None:
             raise ValueError("the placement breaks a rule; expected a valid one")
-        return point
+        return checked
 
     @cached_property
     def whole(self) -> MovePoint:
         """The plan itself."""
         plan = self._solved.model_copy(update={"certificate": None, "round": None})
-        return _point(self.round, plan, verify(self.round, plan).terms)
+        return _point(self.round, plan, terms_of(self.round, plan))
 
     def point(self, stage: int) -> MovePoint | None:
-        """Return the plan after a stage; None if it would break a rule."""
+        """Return the plan after a stage, not yet `checked`; None if it would be unlawful."""
         if stage not in self._points:
             jobs = [j for s in self.stages[: stage + 1] for j in (*s.moves, *s.starts)]
             self._points[stage] = self._of(jobs)
@@ -375,7 +379,29 @@ class Prefixes:
     def best(self) -> MovePoint:
         """Return the plan after the last stage that leads to a valid one."""
         points = (self.point(stage) for stage in reversed(self.last_stages))
-        return next((point for point in points if point is not None), self.placement)
+        checked = (self.checked(point) for point in points if point is not None)
+        return next((point for point in checked if point is not None), self.placement)
+
+    def rising(self, points: Sequence[MovePoint | None]) -> list[MovePoint]:
+        """Return those points, by moves, that are better than all before; each is `checked`."""
+        left = list(points)
+        while True:
+            found = _rising(left)
+            checked = [self.checked(point) for point in found]
+            valid = [point for point in checked if point is not None]
+            if len(valid) == len(found):
+                return valid
+            wrong = {id(old) for old, new in zip(found, checked, strict=True) if new is None}
+            left = [point for point in left if id(point) not in wrong]
+
+    def checked(self, point: MovePoint) -> MovePoint | None:
+        """Return a point with a plan that is verified and names displacers; None if it is wrong."""
+        candidate = self._unverified.pop(id(point), None)
+        if candidate is not None:
+            plan = self._plan(candidate, named=True)
+            ok = verify(self.round, plan).ok
+            self._checked[id(point)] = replace(point, plan=plan) if ok else None
+        return self._checked.get(id(point), point)
 
     def _of(self, jobs: Sequence[int]) -> MovePoint | None:
         hosts, decisions = self._decider.hosts, self._solved.decisions
@@ -401,11 +427,17 @@ class Prefixes:
         )
         if candidate is None:
             return None
-        made = decisions_of(self.round, hosts, self._default, candidate)
+        plan = self._plan(candidate, named=False)
+        point = _point(self.round, plan, terms_of(self.round, plan))
+        self._unverified[id(point)] = candidate
+        self._made.append(point)
+        return point
+
+    def _plan(self, candidate: Candidate, *, named: bool) -> Plan:
+        hosts = self._decider.hosts
+        made = decisions_of(self.round, hosts, self._default, candidate, named=named)
         sections = tuple(s for s in self._decider.sections(candidate, made) if s is not None)
-        plan = Plan(decisions=made, sections=sections)
-        verification = verify(self.round, plan)
-        return _point(self.round, plan, verification.terms) if verification.ok else None
+        return Plan.model_construct(decisions=made, sections=sections)
 
 
 def _point(round_: Round, plan: Plan, terms: Mapping[str, int]) -> MovePoint:
@@ -567,13 +599,14 @@ class Moves:
         prefixes = Prefixes(self.round, solved)
         chosen = sorted(_spread(prefixes.last_stages, MOST_POINTS))
         results = () if solved.certificate is None else solved.certificate.terms
-        points = _rising([prefixes.placement, *map(prefixes.point, chosen), prefixes.whole])
+        some = [prefixes.placement, *map(prefixes.point, chosen), prefixes.whole]
+        points = prefixes.rising(some)
         term = next((t for t, v in points[-1].terms.items() if v != points[0].terms[t]), None)
         if term is None:
             return MoveCurve(self.round, tuple(points), (), results)
         curve = MoveCurve(self.round, tuple(points), prefixes.stages, results, term)
         for share in SHARES:
-            points = _rising([*points, *_refine(prefixes, curve, share)])
+            points = prefixes.rising([*points, *_refine(prefixes, curve, share)])
         return replace(curve, points=tuple(points))
 
     def within(self, allowed: int) -> WithinMoves:

@@ -1,8 +1,8 @@
 """What a formulation is given: clock, solver, the best plan so far, and services of the round.
 
 A formulation is a generator `run(problem, session)`. It yields a `Candidate` for each plan it finds
-and a `Bound` for each bound it proves. The round verifies a candidate before the generator goes on,
-and leaves the verified term values of the best plan so far in `session.best`.
+and a `Bound` for each bound it proves. Before the generator goes on, the verifier recomputes the
+terms of a candidate, and those of the best plan so far are in `session.best`.
 
 A decision has several sessions: `part` gives a phase an earlier deadline, and `inner` begins a
 round inside the decision. They hold the same clock, and those on one round what is known of it.

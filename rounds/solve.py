@@ -1,4 +1,4 @@
-"""`solve_round`: run the formulation, verify every candidate, keep the best plan and its bounds."""
+"""`solve_round`: run the formulation, keep the best plan and its bounds, and verify it."""
 
 from __future__ import annotations
 

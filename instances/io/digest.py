@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import Any
+from weakref import finalize
 
 from placewright.instances.checks.round import checked
 from placewright.instances.documents.base import Document
@@ -37,7 +38,14 @@ class Digester:
         if sets:
             texts["host_sets"] = self._texts[id(sets)] = known.get(id(sets)) or _canonical(sets)
         text = ",".join(f'"{key}":{texts[key]}' for key in sorted(texts))
-        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+        if _KNOWN.setdefault(id(round_), digest) is digest:
+            finalize(round_, _KNOWN.pop, id(round_), None).atexit = False
+        return digest
+
+
+_KNOWN: dict[int, str] = {}
+"""Digests of the rounds that are alive, by their identity: a round is immutable."""
 
 
 def round_digest(round_: Round) -> str:
@@ -48,7 +56,8 @@ def round_digest(round_: Round) -> str:
     added, and so are annotations. Spelling does not count (JSON or YAML, `"4Gi"` or 4096, a cluster
     inline or referred to); order, names and host ranges do.
     """
-    return Digester()(checked(round_))
+    round_ = checked(round_)
+    return _KNOWN.get(id(round_)) or Digester()(round_)
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode

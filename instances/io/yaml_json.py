@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from placewright.collection import no_collection
 from placewright.instances.errors import InvalidInputError
 
 MAX_DEPTH = 64
@@ -56,16 +57,22 @@ def parse_json(text: str) -> Any:
         return refused[-1]
 
     try:
-        value = json.loads(text, object_pairs_hook=build, parse_int=_integer)
+        with no_collection():
+            value = json.loads(text, object_pairs_hook=build, parse_int=_integer)
     except json.JSONDecodeError as error:
         raise _not_valid("JSON", error.lineno, error.colno, error.msg) from None
     except RecursionError:
         raise _too_deep() from None
     if refused:
         _refuse(value)
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [c for parent in level for _, c in _children(parent) if isinstance(c, dict | list)]
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is dict or type(child) is list
+        ]
         if not level:
             return value
     raise _too_deep()

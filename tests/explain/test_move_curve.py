@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -13,11 +14,12 @@ from fuzz.play import read, read_plan
 from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
 from fuzz.small_units import in_small_units
+from placewright.explain import move_curve
 from placewright.explain.move_curve import Moves, has_moves
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import sense_of
-from placewright.instances.verify import verify
+from placewright.instances.verify import Verification, verify
 
 
 def placements(seeds: range) -> Iterator[tuple[Round, Plan]]:
@@ -69,6 +71,21 @@ def test_points_are_valid_plans_each_better_than_those_with_fewer_moves():
     longest = [check_curve(round_, plan) for round_, plan in placements(range(40))]
     assert len(longest) > 20  # the others have cells, backfilling or too many plans
     assert max(longest) >= 1
+
+
+def test_a_curve_verifies_at_most_two_plans_for_each_point_that_it_shows(monkeypatch):
+    checked: list[Plan] = []
+
+    def noted(round_: Round, plan: Plan) -> Verification:
+        checked.append(plan)
+        return verify(round_, plan)
+
+    for round_, plan in islice(placements(range(40)), 10):
+        checked.clear()
+        monkeypatch.setattr(move_curve, "verify", noted)
+        points = Moves(round_, plan, isolation="none").curve.points
+        monkeypatch.undo()
+        assert len(checked) <= 2 * len(points)
 
 
 def check_within(round_: Round, plan: Plan, allowed: int) -> bool | None:

@@ -14,6 +14,7 @@ from placewright.formulations.gang import run
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.io import digest
 from placewright.instances.io.files import load_round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import solve, solve_round
@@ -100,3 +101,16 @@ def test_a_plan_that_breaks_a_rule_has_the_round_decided_again(
     assert [term.value for term in plan.certificate.terms] == [7000, 2]
     assert errs_once() == 2
     assert any("planted: invalid plan" in line for line in plan.certificate.degraded)
+
+
+def test_the_digest_of_a_round_is_worked_out_once(
+    full_cluster: Round, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    round_ = full_cluster.model_copy()
+    plan = solve_round(round_, isolation="none")
+    monkeypatch.setattr(digest, "_text", None)  # what a digest is made of
+    assert plan.round == digest.round_digest(round_)
+    assert verify(round_, plan).ok
+    monkeypatch.undo()
+    other = round_.model_copy(update={"name": "other"})
+    assert digest.round_digest(other) != plan.round

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from placewright.collection import no_collection
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import NO_TIME, Bookkeeping
 from placewright.instances.converters.kubernetes import kueue
@@ -72,6 +73,7 @@ MAX_KINDS = 5
 """Kinds of objects that are named where there are no nodes."""
 
 
+@no_collection()
 def read_kubernetes(
     files: Sequence[str | os.PathLike[str]],
     *,

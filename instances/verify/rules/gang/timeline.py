@@ -379,6 +379,7 @@ class EarliestTimes:
             return None
         option, held = job.options[0], self._held[: len(self._timeline.running) + starts]
         self._advance(len(held), before)
+        short = self._short(option.groups[0]) if last > self._now + 1 else []
         short_until = self._now - 1
         for at in self._times(held, before, last):
             if at <= short_until:
@@ -386,11 +387,13 @@ class EarliestTimes:
             if self._beside(at, len(held))[0].sum() < option.milli_gpu // WHOLE_GPU:
                 continue
             end = FOREVER if job.expected_runtime_s is None else at + job.expected_runtime_s
+            # No start from now until such a time fits: a later one would run at that time, too.
+            if short and (last_short := short[bisect_left(short, end) - 1]) < end:
+                short_until = last_short
+                if at <= short_until:
+                    continue
             begins = self._begins
             times = (at, *begins[bisect_right(begins, at) : bisect_left(begins, end)])
-            short_until = self._short_until(option.groups[0], times)
-            if at <= short_until:
-                continue
             if self._most_tasks(job, times, end, len(held), before) < option.groups[0].count:
                 continue
             mine = Reserved((), job, option, at, end, ())
@@ -411,16 +414,13 @@ class EarliestTimes:
         self._begins = sorted({*self._begins, *(r.at for r in new)})
         self._state = held, list(before)
 
-    def _short_until(self, group: TaskGroup, times: tuple[int, ...]) -> int:
-        """Return the last of some times at which all hosts together lack GPUs for a group.
-
-        No start from the first of them until then fits either, as a later one would run at that
-        time, too. It is before all of them if there is no such time.
-        """
-        gpus = np.array([self._row(at)[0] for at in times])
+    def _short(self, group: TaskGroup) -> list[int]:
+        """Return the times at which reservations begin and all hosts together lack GPUs."""
+        if not self._begins:
+            return []
+        gpus = np.array([self._row(at)[0] for at in self._begins])
         tasks = (gpus.clip(min=0) // (group.gpu // WHOLE_GPU)).sum(axis=1)
-        short = np.flatnonzero(tasks < group.count)
-        return times[int(short[-1])] if len(short) else times[0] - 1
+        return [self._begins[k] for k in np.flatnonzero(tasks < group.count).tolist()]
 
     def _times(
         self, held: Sequence[Held], before: Sequence[Reserved], last: float
