@@ -25,7 +25,7 @@ LINK = re.compile(r"\[([^]]+)\]\(((?:\.\./)+[^)#\s]*)(?:#[^)\s]*)?\)")
 project = "Placewright"
 author = "The authors of Placewright"
 version = release = placewright.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 html_theme = "furo"
 html_title = f"Placewright {version}"
@@ -33,6 +33,8 @@ html_copy_source = False
 html_show_sphinx = False
 
 myst_heading_anchors = 4
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
 myst_enable_extensions = ["colon_fence"]
 
 autodoc_member_order = "bysource"

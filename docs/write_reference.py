@@ -5,7 +5,9 @@ Each is made from what the program itself uses, and a test insists that they are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,40 @@ def rules() -> str:
     return "\n\n".join(("# Rules of verify", intro, "\n".join(table))) + "\n"
 
 
-PAGES = {"command-line.md": command_line, "rules.md": rules}
+def needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """Return a package and all that it needs without extras, by name."""
+    key = re.sub(r"[-_.]+", "-", name).lower()
+    if key not in found:
+        try:
+            found[key] = distribution(name)
+        except PackageNotFoundError:  # of another platform or Python
+            return found
+        for need in found[key].requires or ():
+            if "extra ==" not in need:
+                needed(re.split(r"[ ;<>=!~\[(]", need)[0], found)
+    return found
+
+
+def licence(package: Distribution) -> str:
+    """Return the licence that a package names."""
+    said = package.metadata
+    classes = [each for each in said.get_all("Classifier") or () if each.startswith("License ::")]
+    named = classes[0].rpartition(":: ")[2] if classes else said.get("License") or "unknown"
+    return said.get("License-Expression") or named
+
+
+def licences() -> str:
+    """Return the page of the packages that an installation without extras needs."""
+    packages = needed("placewright", {})
+    rows = [f"| {name} | {cell(licence(each))} |" for name, each in sorted(packages.items())]
+    intro = "The packages that an installation without extras needs, and the licences they name."
+    return (
+        "\n\n".join(("# Licences", intro, "\n".join(("| package | licence |\n|---|---|", *rows))))
+        + "\n"
+    )
+
+
+PAGES = {"command-line.md": command_line, "licences.md": licences, "rules.md": rules}
 
 
 def main() -> None:

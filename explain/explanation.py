@@ -10,6 +10,7 @@ from placewright.explain.corrections.find import Corrections
 from placewright.explain.facts.fact import Fact, World
 from placewright.explain.loss import Loss
 from placewright.explain.places import GroupPlaces
+from placewright.instances.documents.html import html_table
 from placewright.instances.documents.plan import Plan
 
 
@@ -95,6 +96,12 @@ class Explanation:
     scheduler: tuple[str, ...] = ()
     in_turn: bool | None = None
     of_hosts: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the conflict, as a notebook shows them."""
+        rows = [(fact.stratum.title, fact.text) for fact in self.conflict]
+        title = f"Job {self.job}: {self.verdict}; these facts alone keep it from starting"
+        return html_table(title, ("of", "fact"), rows)
 
     @property
     def facts(self) -> int:

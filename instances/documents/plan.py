@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeVar
@@ -26,6 +27,7 @@ from placewright.instances.documents.base import (
     Name,
     Total,
 )
+from placewright.instances.documents.html import html_table
 from placewright.instances.documents.quantities import (
     ResourceAmount,
     read_amount,
@@ -38,6 +40,7 @@ from placewright.topology.graph_reader import read_graph
 
 if TYPE_CHECKING:
     import networkx as nx
+    from pandas import DataFrame
 
 Graph = TypeVar("Graph", bound="nx.Graph[Any]")
 
@@ -406,6 +409,38 @@ class Plan(Document):
             if node in holders:
                 graph.nodes[node]["job"] = ",".join(holders[node])
         return graph
+
+    def to_frame(self) -> DataFrame:
+        """Return the decisions as a pandas DataFrame, a row for each, indexed by the job.
+
+        Its columns are `decision`, `option`, `reason`, `gpus` (how many GPUs it is on) and `hosts`,
+        those of its tasks in their order. pandas is needed, and imported here.
+        """
+        from pandas import DataFrame
+
+        rows = [
+            {
+                "job": decision.job,
+                "decision": str(decision.decision),
+                "option": decision.option,
+                "reason": None if decision.reason is None else str(decision.reason),
+                "gpus": len({(task.host, gpu) for task in decision.tasks for gpu in task.gpus}),
+                "hosts": ", ".join(dict.fromkeys(task.host for task in decision.tasks)),
+            }
+            for decision in self.decisions
+        ]
+        columns = ["job", "decision", "option", "reason", "gpus", "hosts"]
+        return DataFrame(rows, columns=columns).astype({"option": "Int64"}).set_index("job")
+
+    def _repr_html_(self) -> str:
+        """Return the terms and how many jobs are decided how, as a notebook shows them."""
+        counts = Counter(str(decision.decision) for decision in self.decisions)
+        said = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+        rows = [
+            (term.name, term.value, term.bound, term.status)
+            for term in (self.certificate.terms if self.certificate else ())
+        ]
+        return html_table(f"Plan: {said}", ("term", "value", "bound", "status"), rows)
 
     def completed(self, names: Iterable[str]) -> Self:
         """Return the plan with the decisions of these jobs, in their order: who has none waits."""

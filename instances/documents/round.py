@@ -23,6 +23,7 @@ from placewright.instances.documents.cells import Binding, bindings_in
 from placewright.instances.documents.cluster import ClusterDocument, HostName
 from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.geo import Geo
+from placewright.instances.documents.html import html_table
 from placewright.instances.documents.job import Job, Values
 from placewright.instances.documents.leases import Leases, Outage
 from placewright.instances.documents.plan import Plan
@@ -261,6 +262,22 @@ class Round(Document):
         if self.policy.spread_weights is not None:
             return dict(self.policy.spread_weights)
         return {k: w for k, w in DEFAULT_SPREAD_WEIGHTS.items() if k in self.cluster.levels}
+
+    def _repr_html_(self) -> str:
+        """Return the jobs and what they ask, as a notebook shows them; the first hundred."""
+        running = sum(job.running is not None for job in self.jobs)
+        title = f"Round {self.name}: {len(self.jobs)} jobs, {running} of them running"
+        rows = (
+            (
+                job.name,
+                "runs" if job.running else "waits",
+                job.tenant,
+                job.priority,
+                len(job.options),
+            )
+            for job in self.jobs[:100]
+        )
+        return html_table(title, ("job", "state", "tenant", "priority", "options"), rows)
 
 
 def _document_of(cluster: Any) -> Any:
