@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import typer
 
 from placewright.cli.commands import app
 from placewright.cli.interrupts import ExitCode
+from placewright.instances.io.schema import KINDS, json_schema
 from placewright.instances.verify import all_rules
 from placewright.instances.verify.result import STATEMENTS
 
@@ -88,6 +90,53 @@ def rules() -> str:
     return "\n\n".join(("# Rules of verify", intro, "\n".join(table))) + "\n"
 
 
+def kind_of(said: dict[str, Any], classes: dict[str, Any]) -> str:
+    """Return what values a property has, in words; a class by its name, with a link."""
+    if "$ref" in said:
+        name = said["$ref"].rpartition("/")[2]
+        if "properties" not in classes[name]:
+            return kind_of(classes[name], classes)
+        name = name.removesuffix("Document")
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in said:
+        options = (each for each in said["anyOf"] if each.get("type") != "null")
+        kinds = (kind_of(each, classes) for each in options)
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in said or "const" in said:
+        return ", ".join(f"`{value}`" for value in said.get("enum", [said.get("const")]))
+    if said.get("type") == "array":
+        return f"list of {kind_of(said['items'], classes)}" if "items" in said else "list"
+    if said.get("type") == "object" and isinstance(said.get("additionalProperties"), dict):
+        return f"mapping to {kind_of(said['additionalProperties'], classes)}"
+    return {"string": "text"}.get(said.get("type", ""), said.get("type", "any"))
+
+
+def documents() -> str:
+    """Return the page of all properties of all documents, from their JSON Schemas."""
+    parts = [
+        "# Documents, property by property",
+        "What the JSON Schemas say. [File formats](../file-formats.md) has whole examples.",
+    ]
+    shown: set[str] = set()
+    for kind in KINDS:
+        schema = json_schema(kind)
+        for name, definition in ((kind, schema), *schema["$defs"].items()):
+            title = name.removesuffix("Document")
+            if "properties" not in definition or title in shown:
+                continue
+            shown.add(title)
+            lines = ["| property | value | meaning | example |\n|---|---|---|---|"]
+            for one, said in definition["properties"].items():
+                default = said.get("default")
+                needs = f"; default `{dumps(default)}`" if default not in (None, [], {}) else ""
+                needs = "; required" if one in definition.get("required", ()) else cell(needs)
+                example = cell(dumps(said["examples"][0], ensure_ascii=False))
+                kinds, text = cell(kind_of(said, schema["$defs"])), cell(said["description"])
+                lines.append(f"| `{one}` | {kinds}{needs} | {text} | `{example}` |")
+            parts += [f"## {title}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
 def needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
     """Return a package and all that it needs without extras, by name."""
     key = re.sub(r"[-_.]+", "-", name).lower()
@@ -121,7 +170,12 @@ def licences() -> str:
     )
 
 
-PAGES = {"command-line.md": command_line, "licences.md": licences, "rules.md": rules}
+PAGES = {
+    "command-line.md": command_line,
+    "documents.md": documents,
+    "licences.md": licences,
+    "rules.md": rules,
+}
 
 
 def main() -> None:

@@ -7,8 +7,11 @@ The committed files lie in `schema/`. A schema knows shapes and ranges; only
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import yaml
 
 from placewright.instances.documents.base import Document
 from placewright.instances.documents.cluster import ClusterDocument
@@ -28,12 +31,30 @@ _DOCUMENTS: dict[Kind, type[Document]] = {
 }
 
 
+@cache
+def descriptions() -> dict[str, dict[str, tuple[str, Any]]]:
+    """Return by class and property what the property says, and an example of its value."""
+    text = (FOLDER / "descriptions.yaml").read_text(encoding="utf-8")
+    described: dict[str, dict[str, tuple[str, Any]]] = yaml.safe_load(text)
+    return described
+
+
+def _describe(name: str, definition: dict[str, Any]) -> None:
+    """Give each property of a class its description and example."""
+    for one, (text, example) in descriptions().get(name.removesuffix("Document"), {}).items():
+        if one in definition.get("properties", ()):
+            definition["properties"][one].update(description=text, examples=[example])
+
+
 def json_schema(kind: Kind) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a document file.
 
     A Round's cluster may also be `{"ref": "path of a Cluster file"}`.
     """
     schema = _DOCUMENTS[kind].model_json_schema()
+    schema["$id"] = f"urn:placewright:v1alpha2:{kind.lower()}"
+    for name, definition in ((kind, schema), *schema["$defs"].items()):
+        _describe(name, definition)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     # In memory both have a default; a file must say what it is.
     schema["required"] = ["apiVersion", "kind", *schema.get("required", ())]
@@ -45,7 +66,9 @@ def json_schema(kind: Kind) -> dict[str, Any]:
             "required": ["ref"],
             "additionalProperties": False,
         }
-        schema["properties"]["cluster"] = {"anyOf": [schema["properties"]["cluster"], reference]}
+        cluster = schema["properties"]["cluster"]
+        said = {word: cluster.pop(word) for word in ("description", "examples")}
+        schema["properties"]["cluster"] = {"anyOf": [cluster, reference], **said}
     return schema
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placewright.instances.io.schema import KINDS, file_of, json_schema, text_of
+from placewright.instances.io.schema import KINDS, descriptions, file_of, json_schema, text_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,3 +72,31 @@ def test_the_schema_shows_how_quantities_are_spelled():
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_schema_is_plain_json(kind):
     assert json.loads(text_of(kind)) == json_schema(kind)
+
+
+def classes():
+    for kind in KINDS:
+        schema = json_schema(kind)
+        for name, definition in ((kind, schema), *schema["$defs"].items()):
+            yield name.removesuffix("Document"), definition, schema["$defs"]
+
+
+def test_every_property_is_described_and_its_example_is_valid():
+    validator = pytest.importorskip("jsonschema").Draft202012Validator
+    wrong = []
+    for name, definition, others in classes():
+        for one, said in definition.get("properties", {}).items():
+            example = said.get("examples", [None])[0]
+            if "description" not in said or any(
+                validator({**said, "$defs": others}).iter_errors(example)
+            ):
+                wrong.append(f"{name}.{one}: {example!r}")
+    assert wrong == []
+
+
+def test_no_description_is_of_a_property_that_is_gone():
+    known = {
+        (name, one) for name, definition, _ in classes() for one in definition.get("properties", ())
+    }
+    told = {(name, one) for name, them in descriptions().items() for one in them}
+    assert told - known == set()
