@@ -40,6 +40,7 @@ from benchmarks import (
     scale,
     shapes,
     slurm,
+    stages,
 )
 from benchmarks.guards import gains
 from benchmarks.plots import over_cost
@@ -100,6 +101,7 @@ BENCHMARKS = {
     "presets": Benchmark(presets.cases, presets.run, partial(over_cost, "presets")),
     "replay": Benchmark(replay.cases, replay.run, replay.draw),
     "network": Benchmark(network.cases, network.run, network.draw),
+    "stages": Benchmark(stages.cases, stages.run, partial(over_cost, "stages")),
     "resilience": Benchmark(resilience.cases, resilience.run, partial(over_cost, "resilience")),
 }
 

@@ -158,7 +158,7 @@ def _generate(case: Case, file: Path) -> None:
 
 def _runs(file: Path, limit: float, repeats: int) -> Runs:
     """Run the command as users do, several times, and once more with a clock on its stages."""
-    stages = _solve(file, limit, "benchmarks.stages").result.splitlines()[-1]
+    stages = _solve(file, limit, "benchmarks.clocked").result.splitlines()[-1]
     figures = {f"{stage} s": seconds for stage, seconds in json.loads(stages).items()}
     runs = [_verified(file, limit, figures) for _ in range(repeats)]
     return sorted(runs, key=lambda run: run.cpu_seconds)

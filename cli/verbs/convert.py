@@ -197,6 +197,24 @@ def convert_skypilot(
     note_written(output, f"skypilot: job {job.name} with {count(len(job.options), 'option')}")
 
 
+def convert_psplib(
+    project: Annotated[
+        str, typer.Argument(metavar="PROJECT", help="A project of PSPLIB, a .sm or .mm file.")
+    ],
+    output: Output,
+) -> None:
+    """Turn a project of PSPLIB into a round of policy stages, each of its activities a job.
+
+    Example: placewright convert psplib j301_1.sm -o round.yaml
+    """
+    check_output(output, project)
+    from placewright.cli.views.tables import document_text
+    from placewright.instances.converters import read_psplib
+
+    made = read_psplib(project)
+    write_noted(made, output, (), f"psplib: {document_text(made)}")
+
+
 def convert_hived(
     config: Annotated[
         str, typer.Argument(metavar="CONFIG", help="HiveD's scheduler configuration, in YAML.")
@@ -677,6 +695,7 @@ register(
         "Configurations": (
             convert_manifest,
             convert_skypilot,
+            convert_psplib,
             convert_hived,
             convert_gpu_links,
             convert_graph,

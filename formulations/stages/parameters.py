@@ -14,6 +14,9 @@ class Parameters:
     # Times that what begins now is placed and the rest scheduled anew, before whoever found no
     # place waits.
     max_placing_rounds: int = 4
+    # Times before completions at which a bound counts what has to be done, and array cells of all.
+    num_times_before: int = 96
+    max_bound_cells: int = 20_000_000
     gang_share: float = 0.3  # Of the time left, for the places of what begins now
 
 

@@ -126,6 +126,38 @@ class Problem:
                 tail[j] = max(tail[j], tail[k] + self.shortest[k])
         return tail
 
+    @cached_property
+    def led(self) -> Bools:
+        """Whether each job leads to each of `last`, or is it (jobs, last)."""
+        return self.tails >= 0
+
+    @cached_property
+    def tails(self) -> Ints:
+        """What follows each job at least to the end of each of `last` (jobs, last); -1: none."""
+        tails = np.full((len(self.jobs), len(self.last)), -1, dtype=np.int64)
+        tails[self.last, np.arange(len(self.last))] = 0
+        for j in reversed(self.order):
+            for k in self.successors[j]:
+                on = tails[k] >= 0
+                tails[j, on] = np.maximum(tails[j, on], tails[k, on] + self.shortest[k])
+        return tails
+
+    @cached_property
+    def last(self) -> Ints:
+        """The jobs that nobody waits for."""
+        waited: Ints = np.flatnonzero(np.bincount(self.before, minlength=len(self.jobs)) == 0)
+        return waited
+
+    @cached_property
+    def pipeline(self) -> Ints:
+        """The number of each of `last` among those that wait for a job in common (last,)."""
+        number = np.arange(len(self.last))
+        for row in self.led:
+            mine = np.flatnonzero(row)
+            if len(mine) > 1:
+                number[np.isin(number, number[mine])] = number[mine].min()
+        return np.unique(number, return_inverse=True)[1]
+
     def ends(self, schedule: Schedule) -> Ints:
         """Return when each job is done (jobs,)."""
         ends = np.zeros_like(self.release)

@@ -10,6 +10,7 @@ from placewright.instances.converters.kubernetes.convert import convert_kubernet
 from placewright.instances.converters.kubernetes.dump import READ_KINDS
 from placewright.instances.converters.kubernetes.manifest import read_manifest
 from placewright.instances.converters.live import is_dump, read_live
+from placewright.instances.converters.psplib import read_psplib
 from placewright.instances.converters.ray import read_ray
 from placewright.instances.converters.skypilot import read_skypilot
 from placewright.instances.converters.slurm.convert import read_slurm
@@ -57,6 +58,7 @@ __all__ = [
     "read_manifest",
     "read_muri",
     "read_openb",
+    "read_psplib",
     "read_ray",
     "read_skypilot",
     "read_slurm",

@@ -31,6 +31,7 @@ from placewright.instances.documents.plan_leases import promises_in
 from placewright.instances.documents.policy import DEFAULT_SPREAD_WEIGHTS, Policy, Tenant
 from placewright.instances.documents.sections import refuse_unused_sections
 from placewright.instances.documents.sharing import Sharing
+from placewright.instances.documents.stage import Stage
 from placewright.instances.errors import InvalidInputError
 from placewright.topology import Cluster
 
@@ -122,6 +123,7 @@ class Round(Document):
         jobs: Iterable[Job | Values] = (),
         *,
         running: Plan | None = None,
+        after: nx.DiGraph[Any] | None = None,
         policy: Policy | Values | None = None,
         tenants: Iterable[Tenant | Values] = (),
         now: int = 0,
@@ -143,6 +145,10 @@ class Round(Document):
             gives a place run there, those that it preempts or lets wait are pending. Jobs of the
             plan that are not among `jobs` have ended. Without it those jobs run that say so
             themselves. When jobs started is not known of a plan: an `Engine` keeps that, too.
+        after
+            Which jobs wait for which, for the policy `stages`: a NetworkX graph of their names with
+            an edge from each job to those that wait for it. An attribute `task_s` of a node is how
+            long the tasks of a job without a stage run.
         policy
             What is decided, and by which terms; None: who starts, in order of value.
         tenants
@@ -169,6 +175,13 @@ class Round(Document):
             round_ = cls.model_validate(values)
         except ValidationError as error:
             raise invalid_input(error, cls, values) from None
+        if after is not None:
+            jobs_after = tuple(_after(job, after) for job in round_.jobs)
+            unknown = sorted(str(name) for name in after if name not in round_.names)
+            if unknown:
+                problem = "unknown job; expected names of jobs"
+                raise InvalidInputError(problem, ("after",), unknown[0])
+            round_ = round_.model_copy(update={"jobs": jobs_after})
         return round_ if running is None else round_._under(running)
 
     def _under(self, plan: Plan) -> Self:
@@ -278,6 +291,21 @@ class Round(Document):
             for job in self.jobs[:100]
         )
         return html_table(title, ("job", "state", "tenant", "priority", "options"), rows)
+
+
+def _after(job: Job, graph: Any) -> Job:
+    """Return a job with what comes before it in a graph of names."""
+    if job.name not in graph:
+        return job
+    stage, node = job.stage, graph.nodes[job.name]
+    try:
+        if stage is None:
+            stage = Stage.model_validate({"task_s": node.get("task_s")})
+        before = [*stage.after, *graph.predecessors(job.name)]
+        stage = Stage.model_validate({**dict(stage), "after": tuple(dict.fromkeys(before))})
+    except ValidationError as error:
+        raise invalid_input(error, Stage, {}).under("after", job.name) from None
+    return job.model_copy(update={"stage": stage})
 
 
 def _document_of(cluster: Any) -> Any:

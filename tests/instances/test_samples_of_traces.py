@@ -57,7 +57,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_every_converter_of_the_command_line_has_a_sample() -> None:
     # Dumps of clusters, networks, links and graphs, and documents of other systems, have tests of
     # their own.
-    others = {"slurm", "kubernetes", "ray", "hived", "manifest", "skypilot"}
+    others = {"slurm", "kubernetes", "ray", "hived", "manifest", "skypilot", "psplib"}
     others |= {"fabric", "gpu-links", "graph"}
     assert set(READ) | others == {command.name for command in convert.registered_commands}
 

@@ -46,21 +46,29 @@ def list_schedules(problem: Problem, begun: Begun = NOTHING) -> Iterator[Schedul
 
 
 def orders(problem: Problem) -> Iterator[Ints]:
-    """Yield lists of the jobs: by work of the pipeline, critical path, work behind, submission.
+    """Yield lists of the jobs: by work left, critical path, work behind, submission.
 
-    Of a pipeline the work counts that leads to its last job, divided by the weight of that one.
+    Of a pipeline the work counts, or that of one job that nobody waits for and of all before it,
+    divided by the weight; a job goes with the first that it leads to.
     """
     path, share = -(problem.tail + problem.shortest), work_shares(problem)
-    led = np.bincount(sinks(problem), weights=share, minlength=len(share))
-    density = led / np.maximum(problem.weight, 1e-9)
+    led, weight = problem.led, np.maximum(problem.weight[problem.last], 1e-9)
+    pipeline = problem.pipeline[led.argmax(axis=1)]
+    whole = np.bincount(pipeline, weights=share) / np.bincount(problem.pipeline, weights=weight)
+    each = np.where(led, (share @ led) / weight, np.inf).min(axis=1)
     behind = share.copy()
     for j in reversed(problem.order):
-        following = list(problem.successors[j])
-        if following:
-            density[j] = density[following].min()
-            behind[j] += behind[following].sum()
+        behind[j] += behind[list(problem.successors[j])].sum()
     submitted = np.arange(len(path))
-    for keys in ((path, density), (submitted, density), (submitted, path), (path, -behind)):
+    for keys in (
+        (path, whole[pipeline]),
+        (path, each),
+        (submitted, whole[pipeline]),
+        (submitted, each),
+        (path, each, whole[pipeline]),
+        (submitted, path),
+        (path, -behind),
+    ):
         yield np.lexsort((submitted, *keys))
     yield submitted
 
@@ -70,15 +78,6 @@ def work_shares(problem: Problem) -> Floats:
     have = np.maximum(1, problem.free[-1])
     share: Floats = (problem.work / have).max(axis=1, initial=0.0)
     return share
-
-
-def sinks(problem: Problem) -> Ints:
-    """Return for each job a last job that waits for it, itself if nobody does (jobs,)."""
-    sink = np.arange(len(problem.jobs))
-    for j in reversed(problem.order):
-        if problem.successors[j]:
-            sink[j] = sink[problem.successors[j][0]]
-    return sink
 
 
 def _preferences(problem: Problem) -> Iterator[list[list[int]]]:

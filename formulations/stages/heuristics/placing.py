@@ -124,9 +124,9 @@ class _Gangs:
             if problem.round.policy.terms[0] == MAKESPAN:
                 value = min(MOST_VALUE, int(problem.tail[j] + problem.seconds[mode]))
             option = option.model_copy(update={"value": value})
-            for k in range(units):
+            for _ in range(units):
                 self._outer.append(j)
-                name = job.name if not k else f"{job.name}\t{k}"
+                name = f"{job.name}\t{len(self._outer)}"
                 yield job.model_copy(update={"name": name, "options": (option,), "stage": None})
 
     def plan(self, session: Session | None) -> Candidate:
