@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from placewright.instances.checks.round import hosts_by_name, known_hosts
+from placewright.instances.checks.stage_rows import end_of
 from placewright.instances.derived import ranges
 from placewright.instances.derived.arrived_copies import with_arrived_copies, with_replicas
 from placewright.instances.derived.leases import jobs_after_work, work_left
 from placewright.instances.derived.names import check_known
 from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.waves import without_done
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap, Measure
 from placewright.instances.documents.cluster import (
@@ -99,7 +101,7 @@ def advance(round_: Round, seconds: int) -> Round:
         return round_
     ended = {job.name for job in round_.jobs if _has_ended(job, now, round_.leases, seconds)}
     left = round_.without_jobs(ended)
-    jobs = jobs_after_work(left.jobs, round_.leases, seconds)
+    jobs = jobs_after_work(without_done(left.jobs, ended), round_.leases, seconds)
     update = {"now": now, "jobs": jobs, "geo": with_arrived_copies(round_.geo, now)}
     return left.model_copy(update=update)
 
@@ -107,6 +109,8 @@ def advance(round_: Round, seconds: int) -> Round:
 def _has_ended(job: Job, now: int, leases: Leases, seconds: int) -> bool:
     if job.running is None:
         return False
+    if job.stage is not None:
+        return end_of(job, now - seconds) <= now
     left = work_left(job, leases, seconds)
     if left is not None:
         return left <= 0

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from placewright.formulations.plan_messages import Bound, Candidate
+from placewright.formulations.plan_messages import Bound, Candidate, Timed
 from placewright.formulations.session import Session
+from placewright.formulations.stages.heuristics.placing import complete
 from placewright.formulations.stages.problem import Problem, compile_stages
 from placewright.formulations.stages.run import run
 from placewright.instances.checks.stage_rows import end_of
@@ -45,9 +46,13 @@ class StagesDecider:
         """Return when each job begins that does not begin now."""
         return {
             timed.job: Why(Reason.LATER, Detail(at=timed.waves[0][0]))
-            for timed in candidate.schedule
+            for timed in self._schedule(candidate)
             if timed.job not in candidate.starts
         }
+
+    def _schedule(self, candidate: Candidate) -> tuple[Timed, ...]:
+        """Return the schedule of a candidate; of one from another round what it leaves."""
+        return candidate.schedule or complete(self._problem, candidate)
 
     def sections(
         self,
@@ -55,7 +60,7 @@ class StagesDecider:
         decisions: Sequence[Decision],  # noqa: ARG002
     ) -> Iterator[dict[str, Any] | None]:
         """Yield the schedule, and collectives."""
-        now, timed = self._round.now, {one.job: one for one in candidate.schedule}
+        now, timed = self._round.now, {one.job: one for one in self._schedule(candidate)}
         entries = []
         for j, job in enumerate(self._round.jobs):
             waves = list(timed[j].waves) if j in timed else []

@@ -25,6 +25,7 @@ from placewright.instances.derived.arrived_copies import with_arrived_copies, wi
 from placewright.instances.derived.hardware import Hardware
 from placewright.instances.derived.leases import jobs_after_work
 from placewright.instances.derived.names import check_known, check_unique
+from placewright.instances.derived.waves import with_waves, without_done
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap
 from placewright.instances.documents.cells import bindings_in
@@ -354,6 +355,8 @@ def apply_plan(round_: Round, plan: Plan, restart_s: Mapping[str, int]) -> Round
     takes `restart_s` seconds to start again, by name, 0 if it is not there. Jobs have the promises
     that the plan gives them.
     """
+    if any(job.stage is not None for job in round_.jobs):
+        round_, plan = with_waves(round_, plan)
     jobs = list(jobs_with_promises(round_, plan.sections))
     for index, (job, decision) in enumerate(zip(round_.jobs, plan.decisions, strict=True)):
         running: Running | None
@@ -447,7 +450,7 @@ def _jobs(round_: Round, changes: Changes, seconds: int) -> tuple[Job, ...]:
             )
     later = jobs_after_work(round_.jobs, round_.leases, seconds) if seconds else round_.jobs
     stay = (updated.get(job.name, job) for job in later if job.name not in removed)
-    jobs = (*stay, *changes.added)
+    jobs = (*without_done(stay, removed), *changes.added)
     if not changes.order:
         return jobs
     named = {job.name: job for job in jobs}

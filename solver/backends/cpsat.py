@@ -201,7 +201,7 @@ def solve(
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = limits.threads
-    parameters.linearization_level = 2
+    parameters.linearization_level = 2 if arrays.intervals is None else 1
     parameters.random_seed = limits.seed % 2**31
     parameters.relative_gap_limit = limits.gap
     parameters.max_time_in_seconds = max(0.0, limits.seconds - trace.seconds())

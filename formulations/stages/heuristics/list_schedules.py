@@ -51,6 +51,9 @@ def orders(problem: Problem) -> Iterator[Ints]:
     Of a pipeline the work counts, or that of one job that nobody waits for and of all before it,
     divided by the weight; a job goes with the first that it leads to.
     """
+    if not problem.jobs:
+        yield np.zeros(0, dtype=np.int64)
+        return
     path, share = -(problem.tail + problem.shortest), work_shares(problem)
     led, weight = problem.led, np.maximum(problem.weight[problem.last], 1e-9)
     pipeline = problem.pipeline[led.argmax(axis=1)]

@@ -12,7 +12,7 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
-from placewright.formulations.plan_messages import Candidate, Place, Slots
+from placewright.formulations.plan_messages import Candidate, Place, Slots, Timed
 from placewright.formulations.session import Session
 from placewright.formulations.stages import parameters
 from placewright.formulations.stages.heuristics.list_schedules import Begun, list_schedules, serial
@@ -53,6 +53,19 @@ def place(
         barred = frozenset(range(len(problem.jobs)) if last else barred.union(failed))
         schedule = _anew(problem, schedule, Begun(begun, barred, _next_event(problem, begun)))
     return Placed(_with_schedule(problem, schedule, found), schedule)
+
+
+def complete(problem: Problem, candidate: Candidate) -> tuple[Timed, ...]:
+    """Return the best list schedule beside what a candidate starts; all others begin later."""
+    begun = {}
+    for j, index in enumerate(problem.jobs):
+        option, places = candidate.starts.get(index, (-1, ()))
+        for mode in problem.modes[j]:
+            if problem.option[mode] == option:
+                begun[j] = mode, 1 if problem.units[mode] == 1 else len(places)
+    barred = frozenset(range(len(problem.jobs)))
+    rest = list_schedules(problem, Begun(begun, barred, _next_event(problem, begun)))
+    return problem.timed(min(rest, key=lambda one: value_of(problem, one)))
 
 
 def _with_schedule(problem: Problem, schedule: Schedule, found: Candidate) -> Candidate:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from placewright import InvalidInputError, Plan, Round, solve_round, verify
+from placewright import (
+    Changes,
+    Engine,
+    InvalidInputError,
+    Plan,
+    Round,
+    load_round,
+    solve_round,
+    verify,
+)
+from placewright.rounds import prove_bounds
 from tests.formulations.stages.oracle import Tiny, draw, optima, written
 from tests.support.examples import tried
 
+LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 GRAHAM = (3, 2, 2, 2, 4, 4, 4, 4, 9)
 
 
@@ -108,3 +120,34 @@ def test_tasks_of_no_gang_run_any_number_at_a_time() -> None:
 def test_what_can_never_run_is_one_clear_error(jobs: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         solve_round(round_of(jobs, 2))
+
+
+@pytest.mark.parametrize(("name", "makespan"), [("graham", 12), ("acme-evaluation", 1200)])
+def test_bundled_rounds_have_their_answers(name: str, makespan: int) -> None:
+    plan, terms = solved(load_round(LIBRARY / f"{name}.yaml"))
+    assert terms["makespan"] == makespan
+    assert plan.certificate is not None
+    assert plan.certificate.status == "optimal"
+
+
+def test_waves_are_jobs_of_their_own_in_the_rounds_of_an_engine() -> None:
+    spread = {
+        "name": "map",
+        "options": [{"groups": [{"gpu": 1, "count": 5}]}],
+        "stage": {"task_s": 4, "gang": False},
+    }
+    round_ = round_of([spread, job("reduce", 3, ["map"], count=2)], 2)
+    with Engine(round_, isolation="none", time_limit=5) as engine:
+        engine.round()
+        for now, done in ((4, "map@0"), (8, "map@4"), (12, "map")):
+            plan = engine.round(Changes(now=now, removed=[done]))
+    assert [(d.job, d.decision.value) for d in plan.decisions] == [("reduce", "start")]
+    again = solve_round(round_, isolation="none", start=solve_round(round_, isolation="none"))
+    assert again.certificate is not None
+    assert again.certificate.terms[0].value == 15
+
+
+def test_bounds_are_proven_of_a_plan_that_is_given() -> None:
+    round_ = load_round(LIBRARY / "graham.yaml")
+    (proven,) = prove_bounds(round_, solve_round(round_, isolation="none"), isolation="none")
+    assert proven.bound == 12

@@ -1,0 +1,63 @@
+"""Stages from round to round: jobs that are done are waited for no more, and waves are jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Decision, DecisionKind, Plan
+from placewright.instances.documents.round import Round
+
+
+def without_done(jobs: Iterable[Job], done: Collection[str]) -> tuple[Job, ...]:
+    """Return jobs that wait no more for those that are done."""
+    return tuple(_after(job, dict.fromkeys(done, ())) for job in jobs) if done else tuple(jobs)
+
+
+def with_waves(round_: Round, plan: Plan) -> tuple[Round, Plan]:
+    """Return round and plan with what begins of a job that is no gang as a job of its own.
+
+    It is named after the job and the time, and counts nothing in `completion`: the rest ends later.
+    """
+    jobs, decisions, waves = list[Job](), list[Decision](), dict[str, tuple[str, ...]]()
+    for job, decision in zip(round_.jobs, plan.decisions, strict=True):
+        stage, begun, o = job.stage, len(decision.tasks), decision.option
+        starts = decision.decision is DecisionKind.START
+        if stage is None or stage.gang or not starts or o is None:
+            jobs.append(job)
+            decisions.append(decision)
+            continue
+        left = job.options[o].groups[0].count - begun
+        name = f"{job.name}@{round_.now}" if left else job.name
+        gang = stage.model_copy(update={"gang": True})
+        jobs.append(_counted(job, o, begun).model_copy(update={"name": name, "stage": gang}))
+        decisions.append(decision.model_copy(update={"job": name, "option": 0}))
+        if left:
+            jobs[-1] = jobs[-1].model_copy(update={"weight": 0})
+            waves[job.name] = (job.name, name)
+            jobs.append(_counted(job, o, left))
+            decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT))
+    if not waves:
+        return round_.model_copy(update={"jobs": tuple(jobs)}), plan
+    update = {"jobs": tuple(_after(job, waves) for job in jobs)}
+    return round_.model_copy(update=update), plan.model_copy(update={"decisions": tuple(decisions)})
+
+
+def _after(job: Job, instead: dict[str, tuple[str, ...]]) -> Job:
+    """Return a job that waits for others in the place of some."""
+    stage = job.stage
+    if stage is None or not any(name in instead for name in stage.after):
+        return job
+    after = tuple(new for name in stage.after for new in instead.get(name, (name,)))
+    return job.model_copy(update={"stage": stage.model_copy(update={"after": after})})
+
+
+def _counted(job: Job, option: int, count: int) -> Job:
+    """Return a job with so many tasks in an option of one group, its only one."""
+    chosen = job.options[option]
+    group = chosen.groups[0].model_copy(update={"count": count})
+    update = {"options": (chosen.model_copy(update={"groups": (group,)}),)}
+    if job.stage is not None:
+        seconds = job.stage.model_copy(update={"task_s": job.stage.seconds(option)})
+        return job.model_copy(update={**update, "stage": seconds})
+    return job.model_copy(update=update)
