@@ -72,6 +72,9 @@ def explain(
             raise typer.Exit(report_violations(checked, plan_file))
         plan = plan.completed(round_.names)
     as_json = output_format is Format.JSON
+    if "schedule" in round_.policy.spec.plan_sections:
+        _explain_schedule(round_, plan, job, time_limit, as_json=as_json)
+        return
     if replica is not None:
         decided = _explain_replica(round_, replica, time_limit, as_json=as_json)
     elif job is not None:
@@ -119,6 +122,32 @@ def _explain_job(
         for line in lines(asked, explanation, plan, most=corrections):
             out().print(line, soft_wrap=True)
     return explanation.verdict is not Verdict.UNDECIDED
+
+
+def _explain_schedule(
+    round_: Round, plan: Plan | None, job: str | None, time_limit: float | None, *, as_json: bool
+) -> None:
+    """Print what jobs of a schedule wait for, and until when; without a plan, of one made now."""
+    from placewright.explain.stages import waits_of
+    from placewright.instances.derived.names import check_known
+    from placewright.rounds import solve_round
+
+    waits = waits_of(round_, plan or solve_round(round_, time_limit=time_limit))
+    if job is not None:
+        check_known(job, waits, "job", ("--job",))
+        waits = {job: waits[job]}
+    if as_json:
+        entries = [
+            {**wait.scheduled.model_dump(mode="json"), "after": wait.after, "full": wait.full}
+            for wait in waits.values()
+        ]
+        typer.echo(json.dumps({"jobs": entries}, indent=2))
+        return
+    for name, wait in waits.items():
+        said = f": {text}" if (text := wait.text(round_.now)) else ""
+        begin = wait.scheduled.start - round_.now
+        when = f"begins in {begin} s" if begin > 0 else "begins now" if not begin else "runs"
+        out().print(f"job {name} {when}{said}", soft_wrap=True)
 
 
 def _explain_replica(

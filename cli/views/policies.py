@@ -74,7 +74,7 @@ VIEWS: PolicyRegistry[PolicyViews] = PolicyRegistry(
         "deadline": "placewright.cli.views.deadline.picture:VIEWS",
         "geo": "placewright.cli.views.geo.picture:VIEWS",
         "replicas": "placewright.cli.views.geo.picture:VIEWS",
-        "stages": "placewright.cli.views.policies:NO_VIEWS",
+        "stages": "placewright.cli.views.schedule:VIEWS",
     }
 )
 """The views of each policy."""

@@ -14,6 +14,7 @@ from fuzz.policies import (
     priorities,
     queue,
     replicas,
+    stages,
 )
 from fuzz.policy import Policy
 
@@ -29,5 +30,6 @@ _ALL = (
     deadline.POLICY,
     geo.POLICY,
     replicas.POLICY,
+    stages.POLICY,
 )
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in _ALL}

@@ -28,15 +28,18 @@ def with_waves(round_: Round, plan: Plan) -> tuple[Round, Plan]:
             decisions.append(decision)
             continue
         left = job.options[o].groups[0].count - begun
-        name = f"{job.name}@{round_.now}" if left else job.name
-        gang = stage.model_copy(update={"gang": True})
-        jobs.append(_counted(job, o, begun).model_copy(update={"name": name, "stage": gang}))
+        gang = {"stage": stage.model_copy(update={"gang": True})}
+        if not left:
+            jobs.append(job.model_copy(update=gang))
+            decisions.append(decision)
+            continue
+        name = f"{job.name}@{round_.now}"
+        waves[job.name] = (job.name, name)
+        wave = _counted(job.model_copy(update=gang), o, begun)
+        jobs.append(wave.model_copy(update={"name": name, "weight": 0}))
         decisions.append(decision.model_copy(update={"job": name, "option": 0}))
-        if left:
-            jobs[-1] = jobs[-1].model_copy(update={"weight": 0})
-            waves[job.name] = (job.name, name)
-            jobs.append(_counted(job, o, left))
-            decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT))
+        jobs.append(_counted(job, o, left))
+        decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT))
     if not waves:
         return round_.model_copy(update={"jobs": tuple(jobs)}), plan
     update = {"jobs": tuple(_after(job, waves) for job in jobs)}

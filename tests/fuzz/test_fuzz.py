@@ -30,6 +30,7 @@ POLICIES = (
     "deadline",
     "geo",
     "replicas",
+    "stages",
 )
 
 
