@@ -135,7 +135,8 @@ def _quota(round_: Raw, job: Raw) -> int | None:
 def _end(round_: Raw, job: Raw) -> int:
     """Return when a running job ends."""
     running = job["running"]
-    seconds = modes(round_, job)[running.get("option", 0)].seconds
+    option: int = running.get("option", 0)
+    seconds = modes(round_, job)[option].seconds
     return max(int(round_["now"]) + 1, int(running.get("started", round_["now"])) + seconds)
 
 
@@ -249,7 +250,8 @@ def _within(
 
 def _held(round_: Raw, job: Raw, resource: str) -> int:
     """Return what a task of a running job holds."""
-    mode = modes(round_, job)[job["running"].get("option", 0)]
+    option: int = job["running"].get("option", 0)
+    mode = modes(round_, job)[option]
     return mode.gpu if resource == "gpu" else mode.cpu
 
 
