@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, ValidationError
 
-from placewright.instances.documents.base import Document, Index, Many, Name, Total
+from placewright.instances.documents.base import API_VERSION, Document, Index, Many, Name, Total
 from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.plan import SHA256, Number, Plan, TermResult
 from placewright.instances.documents.round import Round
@@ -170,7 +170,8 @@ def write_plan(name: str, plan: Plan, home: Path = HOME) -> None:
 
 def _pack(folder: Path, name: str, document: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, separators=(",", ":"))
+    head = {"apiVersion": API_VERSION, "kind": "Round" if folder.name == "rounds" else "Plan"}
+    text = json.dumps({**head, **document}, separators=(",", ":"))
     (folder / f"{name}.json.xz").write_bytes(lzma.compress(text.encode(), preset=9))
 
 
