@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text()
 TOUR = (ROOT / "docs" / "tour.md").read_text()
 ROUND = "instances/library/quickstart.yaml"
 SETUP = "python3 -m venv .venv && .venv/bin/pip install -q "
-EXCERPT = ["Objective, most important first", "Waiting jobs"]
+EXCERPT = ["Objective, most important first"]
 """Of what the first command prints; which of several equal places was taken is not shown."""
 
 # In one worker, which runs the commands of the README once.
@@ -82,7 +82,7 @@ def run_line(line: str, folder: Path) -> str:
 
 
 def test_the_readme_is_short():
-    assert len(README.split()) <= 900
+    assert len(README.split()) <= 700
 
 
 def test_the_test_command_and_the_script_of_ci_are_the_same_steps():
@@ -114,16 +114,11 @@ def test_the_first_example_shows_what_the_command_prints(shown):
     assert [table.splitlines()[0] for table in tables][1:] == EXCERPT
 
 
-@pytest.mark.nightly(after=1)
-@pytest.mark.parametrize("system", ["slurm", "kubernetes"])
-def test_a_dump_is_explained_as_the_readme_shows(system, clone):
-    (shown,) = (text for text in blocks(README, "text") if f" convert {system} dump" in text)
-    (dump,) = ("dump.json" if "dump.json" in shown else "dump",)
+def test_a_dump_is_explained_as_the_readme_shows(clone):
+    (shown,) = (text for text in blocks(README, "text") if " convert slurm dump" in text)
     _, convert, explain, *lines = shown.splitlines()
-    source = DATA / system / ("v0.0.44" if system == "slurm" else "")
-    (clone / dump).symlink_to(source)
-    files = f" {dump}/*.json" if system == "kubernetes" else f" {dump}"
-    run_line(convert.removeprefix("$ ").replace(f" {dump}", files), clone)
+    (clone / "dump").symlink_to(DATA / "slurm" / "v0.0.44")
+    run_line(convert.removeprefix("$ "), clone)
     printed = run_line(explain.removeprefix("$ "), clone).splitlines()
     assert printed[: len(lines)] == lines
 
