@@ -18,7 +18,7 @@ from placewright.explain.conflict import (
 )
 from placewright.explain.corrections.change import COSTS, Cost
 from placewright.explain.explanation import Explanation, Verdict
-from placewright.explain.facts.fact import FACTS, Fact, Situation, Stratum, World
+from placewright.explain.facts.fact import Fact, Situation, Stratum, World, facts_of
 from placewright.explain.gang import ArrayOracle
 from placewright.explain.job_corrections import JobCorrections
 from placewright.explain.loss import MAX_SECONDS, Loss, can_be_asked, loss_at_most, loss_of_starting
@@ -120,7 +120,7 @@ def waiting_job(round_: Round, plan: Plan | None, name: str) -> str:
     InvalidInputError
         If it is unknown, left out of the round, runs, makes no sense, or the plan starts it.
     """
-    started = FACTS[round_.policy.formulation].started(plan) if plan is not None else ()
+    started = facts_of(round_).started(plan) if plan is not None else ()
     jobs = check_in_round(round_, name, ("job",))
     # Where some pods of a gang run, those that wait are a job of their own.
     jobs += [job for job in round_.jobs if job.name == f"{name}{WAITING_PART}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from placewright.explain.facts.fact import FACTS, Situation
+from placewright.explain.facts.fact import Situation, facts_of
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -25,7 +25,7 @@ class Situations:
 
     def __init__(self, round_: Round, plan: Plan | None) -> None:
         self.round, self.plan = round_, plan
-        self.policy = FACTS[round_.policy.formulation]
+        self.policy = facts_of(round_)
         self.now = Situation(round_)
 
     @classmethod
@@ -34,6 +34,8 @@ class Situations:
 
         Raises
         ------
+        InvalidInputError
+            If jobs of the round's policy have no facts.
         ValueError
             If the plan breaks a rule.
         """

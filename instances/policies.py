@@ -290,6 +290,9 @@ class PolicyRegistry(Generic[Part]):
         """Forget the part of a policy."""
         del self._parts[policy]
 
+    def __contains__(self, policy: str) -> bool:
+        return policy in self._parts
+
     def __getitem__(self, policy: str) -> Part:
         part = self._parts[policy]
         if isinstance(part, str):

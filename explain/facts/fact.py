@@ -19,6 +19,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.policies import PolicyRegistry
 from placewright.rounds.state.changes import apply_plan
 from placewright.topology import Cluster
@@ -356,3 +357,20 @@ FACTS: PolicyRegistry[PolicyFacts] = PolicyRegistry(
     }
 )
 """The facts of each policy."""
+
+
+def facts_of(round_: Round) -> PolicyFacts:
+    """Return the facts of a round's policy.
+
+    Raises
+    ------
+    InvalidInputError
+        If jobs of the policy have none.
+    """
+    formulation = round_.policy.formulation
+    if formulation not in FACTS:
+        raise InvalidInputError(
+            f"{formulation}: of this policy the reason of a decision says all that is known",
+            ("policy", "formulation"),
+        )
+    return FACTS[formulation]

@@ -39,6 +39,7 @@ from placewright.instances.verify.rules.interleaving import (
     RULES_OF_GROUPS,
     RULES_OF_TURNS,
 )
+from placewright.instances.verify.rules.stages import POLICY as STAGES
 from tests.instances.verify import test_disruption_corruptions
 
 
@@ -649,6 +650,7 @@ def test_every_rule_is_broken_alone_by_some_corruption() -> None:
     others += (RULES_OF_READS, RULES_OF_SECTIONS_OF_REGIONS)
     ours = set(rule_ids()) - {rule.id for other in others for rule in other}
     ours.remove("invalid_job")  # by rounds that are read leniently
+    ours -= {rule.id for rule in STAGES.rules}  # test_stage_corruptions.py
     ours.remove("resized")  # test_resize_corruptions.py
     ours.remove("gpu_links")  # tests/formulations/gang/test_gpu_links.py
     assert alone == {rule for rule in ours if not rule.startswith("certificate_")}
