@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 BUNDLED = sorted((ROOT / "instances" / "library").glob("*.yaml"))
 POLICIES = (
     "gang", "priorities", "crowds", "pools", "links", "queue", "cells", "interleaving", "deadline",
-    "geo", "replicas",
+    "geo", "replicas", "stages",
 )  # fmt: skip
 TINY = 10
 

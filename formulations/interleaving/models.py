@@ -470,7 +470,7 @@ def _all_stay(problem: Interleaving) -> bool:
     budget = DisruptionBudget.of(problem.round)
     if not others or budget is None:
         return not others
-    preempted_jobs, _, migrated_jobs, _ = budget.limits
+    preempted_jobs, _, migrated_jobs, *_ = budget.limits
     return preempted_jobs == 0 and migrated_jobs == 0 and others <= budget.stops.keys()
 
 

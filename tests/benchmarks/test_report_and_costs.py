@@ -35,7 +35,7 @@ def bench() -> Iterator[SimpleNamespace]:
         patch.syspath_prepend(ROOT)
         patch.chdir(ROOT)
         modules = "backends", "baselines", "incremental", "measure", "plots", "presets", "report"
-        modules += "scale", "shapes", "speeds", "stages"
+        modules += "scale", "shapes", "speeds", "clocked"
         names = {"main": "__main__"} | {name: name for name in modules}
         yield SimpleNamespace(
             **{key: importlib.import_module(f"benchmarks.{name}") for key, name in names.items()}
@@ -297,7 +297,7 @@ def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(b
         ("hard-64-30", "greedy"),
     ]
     ours, greedy = scaled
-    assert list(ours.figures) == [f"{stage} s" for stage in (*bench.stages.STAGES, "other")]
+    assert list(ours.figures) == [f"{stage} s" for stage in (*bench.clocked.STAGES, "other")]
     assert all(ours.figures[f"{stage} s"] > 0 for stage in ("reading", "building", "verifying"))
     assert greedy.figures["solving s"] == 0
     for row in scaled:
@@ -431,14 +431,14 @@ def test_cases_whose_rows_are_kept_are_not_run_again(bench, monkeypatch, capsys,
 
 
 def test_every_function_of_a_stage_exists(bench):
-    for names in bench.stages.STAGES.values():
+    for names in bench.clocked.STAGES.values():
         assert all(callable(resolve_name(name)) for name in names)
 
 
 def test_a_stage_within_another_counts_once(bench, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(bench.stages, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    clock = bench.stages.Clock()
+    monkeypatch.setattr(bench.clocked, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    clock = bench.clocked.Clock()
 
     def spend(seconds):
         now[0] += seconds

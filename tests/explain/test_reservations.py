@@ -163,7 +163,8 @@ def test_maintenance_leaves_time_for_a_shorter_job() -> None:
 
 def test_verdicts_and_run_times_are_those_of_the_rule_book() -> None:
     held, wrong = 0, list[str]()
-    for sample in waiting(RESERVED, (6, 35, 40, 64, 72, 78, 92, 101, 112, 134, 138, 140, 155)):
+    seeds = (6, 35, 40, 64, 72, 78, 92, 101, 112, 134, 138, 140, 155, 202, 206)
+    for sample in waiting(RESERVED, seeds):
         assert sample.plan is not None
         (reason,) = (one.reason for one in sample.plan.decisions if one.job == sample.job)
         if reason in (Reason.RESERVED, Reason.HELD_FOR_RESERVATION):

@@ -59,7 +59,7 @@ def drawn(fuzz, seed: int) -> Raw:
 
 def test_a_plan_with_a_task_moved_into_a_full_pool_is_rejected(fuzz):
     counts: Counter[str] = Counter()
-    for seed in range(examples(day=30, nightly=160)):
+    for seed in range(examples(day=60, nightly=160)):
         raw = drawn(fuzz, seed)
         facts = fuzz.facts.Facts(raw)
         judgement = fuzz.judgement.Judgement(facts)

@@ -261,7 +261,7 @@ VALUES = [
     (
         "policy.formulation",
         "wan",
-        "'wan': expected 'gang', 'interleaving', 'deadline', 'geo' or 'replicas'",
+        "'wan': expected 'gang', 'interleaving', 'deadline', 'geo', 'replicas' or 'stages'",
     ),
     ("now", 2**70, "1180591620717411303424: expected at most 253402300799"),
     ("sharing", {}, "{}: section not used by policy 'gang'; expected the round without it"),
@@ -288,7 +288,7 @@ def text_path(path: str) -> str:
     [
         ("policy.formulation", "gangs", "did you mean gang?"),
         ("policy.terms.0", "Contention", "did you mean contention?"),
-        ("policy.terms.0", "xyz", "'imbalance' or 'hottest'"),
+        ("policy.terms.0", "xyz", "'makespan' or 'completion'"),
     ],
 )
 def test_a_word_that_is_none_of_a_few_is_told_the_most_similar(tmp_path, path, value, meant):
@@ -310,7 +310,7 @@ def test_a_bad_value_is_refused_by_its_path(tmp_path, path, value, message):
         (
             "decisions.0.decision",
             "run",
-            "'run': expected 'start', 'keep', 'migrate', 'preempt' or 'wait'",
+            "'run': expected 'start', 'keep', 'migrate', 'resize', 'preempt' or 'wait'",
         ),
         ("decisions.1.reason", "tired", "'tired': expected 'never_fits', 'quota', 'hosts_away',"),
         ("decisions.0.tasks.0.gpus", [-1], None),

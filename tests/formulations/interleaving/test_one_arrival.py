@@ -33,7 +33,7 @@ def with_one_arrival(rng: Random) -> Raw:
 
 def test_plans_and_bounds_beside_all_plans() -> None:
     seen = Counter[str]()
-    for seed in range(examples(day=20, nightly=150)):
+    for seed in range(examples(day=60, nightly=150)):
         rng = Random(seed)
         try:
             raw = with_one_arrival(rng)
