@@ -113,7 +113,7 @@ def moves_into_full_pools(facts, pools, choices) -> Iterator[tuple[Any, str]]:
         (Pools, "overfull", lambda *_: None, 0),
         (Pools, "limit", Pools.capacity, 0),
         (PutBack, "_overfull", lambda *_: "", 0),
-        (Pools, "added_by", Pools.taken_by, 330),
+        (Pools, "added_by", Pools.taken_by, 590),
     ],
 )
 def test_planted_faults_of_the_verifier_are_found(fuzz, monkeypatch, owner, name, value, first):
