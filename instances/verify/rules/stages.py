@@ -167,10 +167,10 @@ def stage_order(reading: Reading) -> Iterator[Finding]:
 
 def stage_capacity(reading: Reading) -> Iterator[Finding]:
     """Replay the schedule: at no time is more asked than what runs leaves, in counts."""
+    named = entries(reading)
     for row in _rows(reading):
-        pending: Counter[int] = Counter()
-        running: Counter[int] = Counter()
-        for entry in entries(reading).values():
+        pending, running = Counter[int](), Counter[int]()
+        for entry in named.values():
             changes = running if entry.job.running is not None else pending
             amount = row.held(entry) if entry.job.running is not None else row.asked(entry)
             if entry.job.running is not None:
