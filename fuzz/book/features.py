@@ -27,6 +27,7 @@ def _of_round(facts: Facts, terms: Terms) -> Iterator[str]:
     has = {
         "invalid jobs": bool(facts.invalid),
         "running jobs": any(job.running is not None for job in facts.jobs),
+        "several sizes": any(one.running and one.running.sizes for one in facts.jobs),
         "quotas": any(tenant.get("quota") for tenant in facts.tenants),
         "pools": bool(facts.raw["cluster"].get("pools")),
         "caps": any(account[0] == "cap" for job in facts.jobs for account in job.accounts),

@@ -14,6 +14,7 @@ from fuzz.policies import (
     priorities,
     queue,
     replicas,
+    sizes,
     stages,
 )
 from fuzz.policy import Policy
@@ -24,6 +25,7 @@ _ALL = (
     crowds.POLICY,
     pools.POLICY,
     links.POLICY,
+    sizes.POLICY,
     queue.POLICY,
     cells.POLICY,
     interleaving.POLICY,

@@ -24,6 +24,7 @@ POLICIES = (
     "crowds",
     "pools",
     "links",
+    "sizes",
     "queue",
     "cells",
     "interleaving",

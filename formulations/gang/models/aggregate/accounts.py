@@ -244,12 +244,13 @@ def _with_item(best: Ints, size: int, worth: int, number: int) -> Ints:
 # Disruption budget of the aggregate model: which running jobs a y counts, and rows over them.
 #
 # The running jobs of a class that compete for hosts are divided into steps, each with a y of its
-# own: how many of its n jobs run afterwards. Each of them costs and loses at least what the step
-# says, so a plan satisfies
+# own for each option: how many of its n jobs run afterwards, y0 of them with the option that they
+# had and y in all. Each of them costs and loses at least what the step says, so a plan satisfies
 #
 #     preempted_jobs   sum (n - y)              <= limit        over steps of jobs that count
 #     preempted_gpus   sum milli-GPU (n - y)    <= limit
-#     lost_gpu_s       sum lost (n - y)         <= limit
+#     lost_gpu_s       sum lost (n - y0)        <= limit
+#     resized_jobs     sum (y - y0)             <= limit
 #     min_run_s        y >= n                                   steps of protected jobs
 #
 # Which jobs migrate a count does not tell: what they lose, and the limit on them, are left out,
@@ -269,6 +270,11 @@ class Step(NamedTuple):
     cost: int
     use: Disruption = NOTHING
     protected: bool = False
+
+    @property
+    def spared_by_resize(self) -> Disruption:
+        """What one uses less that resizes than one that stops."""
+        return self.use._replace(lost_gpu_s=0, resized_jobs=-self.use.preempted_jobs)
 
 
 def steps_of(problem: Problem, number: int) -> Iterator[Step]:

@@ -132,9 +132,9 @@ def add_terms(m: AggregateModel) -> None:
         gain = float(m.problem.free_gain(term))
         m.model.term(term, m.y, worth, sense="max", constant=gain - before)
     add_share_terms(m.model, m.problem, *m.y_columns, m.left_out_shares)
-    cost = m.y_cost.astype(np.float64)
-    stops = float((cost * m.y_most)[m.y_choice == 0].sum())
-    m.model.term("disruption", m.y, -cost, sense="min", constant=stops)
+    stops = int((m.y_cost * m.y_most)[m.y_choice == 0].sum())
+    cost = _resize_costs(m.problem)[m.y_option] - m.y_cost
+    m.model.term("disruption", m.y, cost, sense="min", constant=float(stops))
     m.model.term("spread", m.u, m.gangs.spread, sense="min")
     if BOTTLENECK in m.problem.terms:
         m.model.term(BOTTLENECK, m.u, m.gangs.time_us, sense="min")
@@ -145,6 +145,24 @@ def add_terms(m: AggregateModel) -> None:
     add_gpu_links(m)
     idle = m.opened[m.opened >= 0]
     m.model.term("opened", idle, np.ones(len(idle)), sense="min")
+
+
+def _resize_costs(problem: Problem) -> Ints:
+    """Return what a running job disrupts at least that resizes to each option, (options,).
+
+    What the option costs, and the milli-GPU that it takes beyond all whole GPUs that the job had.
+    """
+    options = problem.options
+    whole = options.sum_over_tasks(problem.shape_gpu[options.group_shape] // WHOLE_GPU)
+    first = options.class_start[options.job_class]
+    cost: Ints = options.milli_gpu - WHOLE_GPU * np.minimum(whole, whole[first])
+    sizes = (problem.num_jobs > problem.num_pending)[options.job_class] & (options.choice > 0)
+    cost[~sizes] = 0
+    for o in np.flatnonzero(sizes).tolist():
+        job_class = problem.classes[options.job_class[o]]
+        index = job_class.choices[options.choice[o]].index
+        cost[o] += min(problem.running[job].resize_costs[index] for job in job_class.jobs)
+    return cost
 
 
 def _single_times(m: AggregateModel, chosen: Sequence[Choice], running: Bools) -> Ints:
@@ -226,13 +244,13 @@ def add_wide_hosts(m: AggregateModel, capacity: Ints, whole: Ints) -> None:
 #     quota      what an account's jobs take         <= what is left of its quota, cap or pools
 #     (and precedence within it; and cuts of both, accounts.py)
 #     value, entitled, progress   of the jobs of y, less those of all running jobs
-#     disruption                  of the jobs that are not in y
+#     disruption                  of the jobs that are not in y, and of those that resize
 #     disruption budget           accounts.py
 #     share                       tenant_share_rows.py
 #
 # A running job that may move is a job like any other, on hosts that are cleared of all such jobs:
 # to keep it is to place it. A class of running jobs has a y for each of a few steps of stop cost,
-# and for each of its options; what resizing costs is left out.
+# and for each of its options.
 #
 # Exact for GPUs and levels if tasks take powers of two of GPUs and gangs take whole hosts. For
 # other sizes, and in CPU and memory, a relaxation, since a class knows only sums over its hosts.
@@ -287,7 +305,7 @@ def build_aggregate_model(
 
 
 def _columns(problem: Problem, most: Ints) -> Ints:
-    """Return option, most jobs, stop cost, least jobs and use of the budget of each y.
+    """Return option, most jobs, stop cost, least jobs and what each y spares of the budget.
 
     Of pending jobs at most as many may start with each option, `most`. Running jobs of a class are
     divided into steps.
@@ -301,9 +319,10 @@ def _columns(problem: Problem, most: Ints) -> Ints:
             first, end = options.class_start[c : c + 2].tolist()
             gpus = int(options.milli_gpu[first])
             columns += [
-                np.array([[option, s.jobs, s.cost + gpus, s.jobs * s.protected, *s.use]]).T
+                np.array([[option, s.jobs, s.cost + gpus, s.jobs * s.protected, *use]]).T
                 for option in range(first, end)
                 for s in steps_of(problem, c)
+                for use in [s.use if option == first else s.spared_by_resize]
             ]
     table = np.concatenate(columns, axis=1)
     # In order of the classes, the steps of one in their order.

@@ -350,7 +350,8 @@ class AggregateModel:
     gang_kinds: list[GangKind]
     gang_kind_of: dict[Group, int]
     parts: GpuPartTypes  # the kinds of GPU parts that shapes ask for
-    y_use: Ints  # what stopping a job of each y uses of the disruption budget at least, (y, limits)
+    # what a job of each y uses less of the disruption budget than one that stops, (y, limits)
+    y_use: Ints
     y_least: Ints  # jobs of each y that have to run on
     option_row: Ints = field(init=False)  # row per job class, its jobs with any option
     task_row: Ints = field(init=False)  # row per shape, tasks placed less tasks started
