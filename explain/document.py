@@ -11,6 +11,7 @@ from placewright.explain.conflict import ConflictProof
 from placewright.explain.explanation import Explanation
 from placewright.explain.kinds import WaitingKind
 from placewright.explain.loss import Loss
+from placewright.explain.stages import Wait
 from placewright.instances.derived.doubts import doubts_of
 from placewright.instances.derived.source_words import LeftOut, words_of
 from placewright.instances.documents.base import API_VERSION
@@ -37,6 +38,7 @@ def explanation_document(
         "proof": None if explanation.proof is None else _proof(explanation.proof),
         "places": [asdict(places) for places in explanation.places],
         "cost": None if explanation.cost is None else _cost(explanation.cost),
+        **({} if explanation.wait is None else {"schedule": wait_document(explanation.wait)}),
         **({"scheduler": list(explanation.scheduler)} if explanation.scheduler else {}),
         "corrections": None
         if explanation.corrections is None
@@ -46,6 +48,12 @@ def explanation_document(
         "facts": explanation.facts,
         "questions": explanation.questions,
     }
+
+
+def wait_document(wait: Wait) -> dict[str, Any]:
+    """Return when a job runs in a schedule and what it waits for until then, as an object."""
+    said = wait.scheduled.model_dump(mode="json")
+    return {**said, "ready": wait.ready, "after": wait.after, "full": wait.full}
 
 
 def left_out_document(name: str, left: Sequence[LeftOut], digest: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from placewright.explain.reservations import Reservations
 from placewright.explain.scheduler import deadlock, evictions, would_preempt
 from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
+from placewright.explain.stages import waits_of
 from placewright.instances.checks.round import checked
 from placewright.instances.derived.source_words import check_in_round
 from placewright.instances.documents.caveats import hard_caveats
@@ -183,7 +184,9 @@ class _Search:
             return found
         places = self._policy.places(self._base, self._job)
         cost = self._cost(found.verdict)
-        return replace(found, places=places, cost=cost, scheduler=self._scheduler(found))
+        wait = None if self._plan is None else waits_of(self._round, self._plan).get(self._job)
+        scheduler = self._scheduler(found)
+        return replace(found, places=places, cost=cost, scheduler=scheduler, wait=wait)
 
     def _doubts_of_hosts(self) -> tuple[str, ...]:
         """Return what is not obeyed of hosts, unless the job starts without all of these, too."""

@@ -10,6 +10,7 @@ from placewright.explain.corrections.find import Corrections
 from placewright.explain.facts.fact import Fact, World
 from placewright.explain.loss import Loss
 from placewright.explain.places import GroupPlaces
+from placewright.explain.stages import Wait
 from placewright.instances.documents.html import html_table
 from placewright.instances.documents.plan import Plan
 
@@ -79,6 +80,8 @@ class Explanation:
         What the cluster's own scheduler makes of it, in sentences.
     of_hosts
         Of a job that could start, rules of hosts that are not obeyed, if it needs such hosts.
+    wait
+        When the schedule of a plan has it begin, and what it waits for until then.
     """
 
     job: str
@@ -96,6 +99,7 @@ class Explanation:
     scheduler: tuple[str, ...] = ()
     in_turn: bool | None = None
     of_hosts: tuple[str, ...] = ()
+    wait: Wait | None = None
 
     def _repr_html_(self) -> str:
         """Return the verdict and the conflict, as a notebook shows them."""

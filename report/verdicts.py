@@ -91,7 +91,7 @@ LABELS: Mapping[Stratum, str] = {
     Stratum.TAKEN: "plan",
 }
 LEFT_OUT = "Left out, as they could not be tried:"
-FOR_NOW = "held", "not_before", "ready", "copying", "data"
+FOR_NOW = "held", "not_before", "ready", "copying", "data", "after"
 """Kinds of facts that hold for now and speak of no running job."""
 
 

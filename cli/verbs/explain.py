@@ -72,8 +72,8 @@ def explain(
             raise typer.Exit(report_violations(checked, plan_file))
         plan = plan.completed(round_.names)
     as_json = output_format is Format.JSON
-    if "schedule" in round_.policy.spec.plan_sections:
-        _explain_schedule(round_, plan, job, time_limit, as_json=as_json)
+    if everything and "schedule" in round_.policy.spec.plan_sections:
+        _explain_schedule(round_, plan, time_limit, as_json=as_json)
         return
     if replica is not None:
         decided = _explain_replica(round_, replica, time_limit, as_json=as_json)
@@ -125,22 +125,16 @@ def _explain_job(
 
 
 def _explain_schedule(
-    round_: Round, plan: Plan | None, job: str | None, time_limit: float | None, *, as_json: bool
+    round_: Round, plan: Plan | None, time_limit: float | None, *, as_json: bool
 ) -> None:
     """Print what jobs of a schedule wait for, and until when; without a plan, of one made now."""
+    from placewright.explain.document import wait_document
     from placewright.explain.stages import waits_of
-    from placewright.instances.derived.names import check_known
     from placewright.rounds import solve_round
 
     waits = waits_of(round_, plan or solve_round(round_, time_limit=time_limit))
-    if job is not None:
-        check_known(job, waits, "job", ("--job",))
-        waits = {job: waits[job]}
     if as_json:
-        entries = [
-            {**wait.scheduled.model_dump(mode="json"), "after": wait.after, "full": wait.full}
-            for wait in waits.values()
-        ]
+        entries = [wait_document(wait) for wait in waits.values()]
         typer.echo(json.dumps({"jobs": entries}, indent=2))
         return
     for name, wait in waits.items():

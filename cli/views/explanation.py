@@ -302,6 +302,9 @@ def _lines(job: Job, explanation: Explanation, plan: Plan | None, most: int) -> 
         yield f"  Besides: {several(soft)}"
     if short := _short(job, explanation, plan):
         yield f"  In short: {short}"
+    if (wait := explanation.wait) is not None:
+        now = explanation.world.base.now
+        yield f"  In the schedule: begins {_left(now, wait.scheduled.start)}, {wait.text(now)}"
     yield from (f"  {sentence}" for sentence in explanation.scheduler)
     if explanation.corrections is not None:
         yield from first_text(explanation.corrections, beside_words(explanation), started)
@@ -361,8 +364,8 @@ def _short(job: Job, explanation: Explanation, plan: Plan | None) -> str:
         return f"the plan {doing} {several(taken)} where it could be" if taken else ""
     decisions = () if plan is None or explanation.verdict not in SHORT else plan.decisions
     decided = next((one for one in decisions if one.job == job.name), None)
-    if decided is None or decided.reason in (None, Reason.HELD_FOR_RESERVATION):
-        return ""  # the verdict says more of a reservation
+    if decided is None or decided.reason in (None, Reason.HELD_FOR_RESERVATION, Reason.LATER):
+        return ""  # the verdict says more of a reservation, and a schedule what it waits for
     left = partial(_left, explanation.world.base.now)
     return reason_text(decided.reason, decided.detail, left)
 

@@ -15,6 +15,7 @@ from placewright.explain.places import GroupPlaces
 from placewright.formulations.gang.problem.shapes import host_mask
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.names import AllowedHosts
+from placewright.instances.derived.waves import without_done
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.plan import Plan
@@ -107,8 +108,13 @@ def group(
 
 
 def ended_jobs(names: Sequence[str]) -> Fact:
-    """Return the fact that some jobs run: without it they have ended."""
-    return group(Stratum.HELD, "jobs", "", names, Round.without_jobs, {}, lambda _: ())
+    """Return the fact that some jobs run: without it they have ended, and nobody waits for them."""
+
+    def ended(round_: Round, names: Collection[str]) -> Round:
+        left = round_.without_jobs(names)
+        return left.model_copy(update={"jobs": without_done(left.jobs, names)})
+
+    return group(Stratum.HELD, "jobs", "", names, ended, {}, lambda _: ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,7 +359,7 @@ def says_yes(question: Round, plan: Plan, job: str) -> bool:
 FACTS: PolicyRegistry[PolicyFacts] = PolicyRegistry(
     {
         name: f"placewright.explain.facts.{name}:POLICY"
-        for name in ("gang", "interleaving", "deadline", "geo", "replicas")
+        for name in ("gang", "interleaving", "deadline", "geo", "replicas", "stages")
     }
 )
 """The facts of each policy."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.formulations.plan_messages import Timed
-from placewright.instances.checks.stage_rows import StageRows, end_of
+from placewright.instances.checks.stage_rows import StageRows
+from placewright.instances.derived.waiting import end_of
 from placewright.instances.documents.round import Round
 
 MAKESPAN, COMPLETION, SPREAD = "makespan", "completion", "spread"

@@ -1,4 +1,4 @@
-"""Rows of capacity of rounds with stages, in counts; and when what runs is done.
+"""Rows of capacity of rounds with stages, in counts.
 
 There is a row per resource and set of GPU models (hosts without GPUs are a model of their own), per
 quota, and per pool of the whole cluster. Sets are those that task groups allow, and unions of those
@@ -165,11 +165,3 @@ class StageRows:
 def asked_of(group: TaskGroup) -> dict[str, int]:
     """Return what a task of a group asks of its host, by resource."""
     return {"gpu": group.gpu, "cpu": group.cpu, "memory": group.memory, **group.resources}
-
-
-def end_of(job: Job, now: int) -> int:
-    """Return when a running job with a stage ends, on the round's clock."""
-    if job.running is None or job.stage is None:
-        raise ValueError(f"job {job.name!r} does not run a stage; expected one that does")
-    started = now if job.running.started is None else job.running.started
-    return max(now + 1, started + job.stage.seconds(job.running.option))

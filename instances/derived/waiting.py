@@ -57,8 +57,11 @@ def hosts_away(round_: Round, start: int, end: int | None) -> frozenset[str]:
 def expected_end(job: Job, now: int) -> int | None:
     """Return when a job is expected to end, None for never: a pending one if it starts now.
 
-    One that overran is expected to run on for as long again as it has overrun.
+    One that overran is expected to run on for as long again as it has overrun; with a stage it ends
+    when that says.
     """
+    if job.stage is not None and job.running is not None:
+        return end_of(job, now)
     if job.expected_runtime_s is None:
         return None
     if job.running is None:
@@ -67,3 +70,11 @@ def expected_end(job: Job, now: int) -> int | None:
         return None
     end = job.running.started + job.expected_runtime_s
     return end if end > now else now + max(1, now - end)
+
+
+def end_of(job: Job, now: int) -> int:
+    """Return when a running job with a stage ends, on the round's clock."""
+    if job.running is None or job.stage is None:
+        raise ValueError(f"job {job.name!r} does not run a stage; expected one that does")
+    started = now if job.running.started is None else job.running.started
+    return max(now + 1, started + job.stage.seconds(job.running.option))

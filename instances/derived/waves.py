@@ -35,10 +35,10 @@ def with_waves(round_: Round, plan: Plan) -> tuple[Round, Plan]:
             continue
         name = f"{job.name}@{round_.now}"
         waves[job.name] = (job.name, name)
-        wave = _counted(job.model_copy(update=gang), o, begun)
+        wave = counted(job.model_copy(update=gang), [o], begun)
         jobs.append(wave.model_copy(update={"name": name, "weight": 0}))
         decisions.append(decision.model_copy(update={"job": name, "option": 0}))
-        jobs.append(_counted(job, o, left))
+        jobs.append(counted(job, [o], left))
         decisions.append(Decision(job=job.name, decision=DecisionKind.WAIT))
     if not waves:
         return round_.model_copy(update={"jobs": tuple(jobs)}), plan
@@ -55,12 +55,14 @@ def _after(job: Job, instead: dict[str, tuple[str, ...]]) -> Job:
     return job.model_copy(update={"stage": stage.model_copy(update={"after": after})})
 
 
-def _counted(job: Job, option: int, count: int) -> Job:
-    """Return a job with so many tasks in an option of one group, its only one."""
-    chosen = job.options[option]
-    group = chosen.groups[0].model_copy(update={"count": count})
-    update = {"options": (chosen.model_copy(update={"groups": (group,)}),)}
+def counted(job: Job, chosen: Iterable[int], count: int) -> Job:
+    """Return a job with so many tasks in some options, each of one group, and no others."""
+    options, seconds = [], []
+    for o in chosen:
+        group = job.options[o].groups[0].model_copy(update={"count": count})
+        options.append(job.options[o].model_copy(update={"groups": (group,)}))
+        seconds += [] if job.stage is None else [job.stage.seconds(o)]
+    update: dict[str, object] = {"options": tuple(options)}
     if job.stage is not None:
-        seconds = job.stage.model_copy(update={"task_s": job.stage.seconds(option)})
-        return job.model_copy(update={**update, "stage": seconds})
+        update["stage"] = job.stage.model_copy(update={"task_s": tuple(seconds)})
     return job.model_copy(update=update)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from placewright.instances.checks.round import hosts_by_name, known_hosts
-from placewright.instances.checks.stage_rows import end_of
 from placewright.instances.derived import ranges
 from placewright.instances.derived.arrived_copies import with_arrived_copies, with_replicas
 from placewright.instances.derived.leases import jobs_after_work, work_left
 from placewright.instances.derived.names import check_known
 from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.waiting import end_of
 from placewright.instances.derived.waves import without_done
 from placewright.instances.documents.base import MAX_NOW
 from placewright.instances.documents.caps import Cap, Measure

@@ -11,9 +11,9 @@ from placewright.formulations.session import Session
 from placewright.formulations.stages.heuristics.placing import complete
 from placewright.formulations.stages.problem import Problem, compile_stages
 from placewright.formulations.stages.run import run
-from placewright.instances.checks.stage_rows import end_of
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.derived.ranges import expand
+from placewright.instances.derived.waiting import end_of
 from placewright.instances.documents.plan import Decision, Detail, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds.deciders.base import PolicyDecider

@@ -35,15 +35,23 @@ def test_a_schedule_is_drawn(plan: str, tmp_path: Path, capfd: pytest.CaptureFix
 
 def test_what_a_job_waits_for_is_explained(plan: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(ROUND), plan, "--job", "chat"]) == 0
-    assert capfd.readouterr().out == "job chat begins in 300 s: gpu of A100 is full\n"
+    shown = capfd.readouterr().out
+    assert "  In the schedule: begins in 5m, gpu of A100 is full\n" in shown
+    assert "    plan   job code starts (1 GPU, of the same priority)\n" in shown
     assert main(["explain", str(ROUND), plan, "--job", "code-metric", "--format", "json"]) == 0
-    (entry,) = json.loads(capfd.readouterr().out)["jobs"]
+    found = json.loads(capfd.readouterr().out)
+    assert [one["job"] for one in found["conflict"]] == ["code"]
+    entry = found["schedule"]
     assert (entry["start"], entry["after"], entry["full"]) == (300, "code", None)
+    assert main(["explain", str(ROUND), plan, "--all"]) == 0
+    assert "job chat begins in 300 s: gpu of A100 is full\n" in capfd.readouterr().out
     assert main(["explain", str(ROUND), plan, "--job", "nobody"]) == 3
 
 
 def test_the_page_has_the_chart() -> None:
     round_ = load_round(ROUND)
     plan = solve_round(round_, isolation="none")
-    assert "<caption>Schedule, in the order of the round</caption>" in render_report(round_, plan)
+    page = render_report(round_, plan, time_limit=5.0)
+    assert "<caption>Schedule, in the order of the round</caption>" in page
+    assert "after code, which is done 5m from now at the earliest" in page
     assert waits_of(round_, plan)["code"].text(round_.now) == ""

@@ -62,7 +62,7 @@ def test_bundled_rounds(name: str, job: str) -> None:
 
 
 @pytest.mark.nightly(after=1)
-@pytest.mark.parametrize("policy", ["cells", "interleaving", "deadline", "geo"])
+@pytest.mark.parametrize("policy", ["cells", "interleaving", "deadline", "geo", "stages"])
 def test_conflicts_of_random_rounds_are_proven(policy: str) -> None:
     draw = import_module(f"fuzz.policies.{policy}").POLICY.draw
     proven = undecided = not_minimal = 0

@@ -15,7 +15,6 @@ from placewright import (
     InvalidInputError,
     Plan,
     Round,
-    explain_job,
     load_round,
     solve_round,
     verify,
@@ -152,9 +151,3 @@ def test_bounds_are_proven_of_a_plan_that_is_given() -> None:
     round_ = load_round(LIBRARY / "graham.yaml")
     (proven,) = prove_bounds(round_, solve_round(round_, isolation="none"), isolation="none")
     assert proven.bound == 12
-
-
-def test_explanations_by_facts_are_refused_in_words() -> None:
-    round_ = load_round(LIBRARY / "graham.yaml")
-    with pytest.raises(InvalidInputError, match=r"policy.formulation: stages: of this policy"):
-        explain_job(round_, solve_round(round_, isolation="none"), "t9")
