@@ -5,6 +5,7 @@ Verbs are imported when signals are in hand already, since that takes the time t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -48,6 +49,8 @@ def main(args: Sequence[str] | None = None) -> int:
     int
         An `ExitCode`, or 128 and the number of a signal.
     """
+    # Linear algebra here is small: threads for it would only be started and ended.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     end = _End(ExitCode.INTERRUPTED)
     try:
         with interrupts.taken(for_good=args is None), standard_streams() as out:

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from placewright.cli.commands import app
+from placewright.cli.commands import app_with
 from placewright.cli.interrupts import ExitCode
 from placewright.instances.io.schema import KINDS, json_schema
 from placewright.instances.verify import all_rules
@@ -59,7 +59,7 @@ def rows(command: Any) -> Iterator[str]:
 
 def command_line() -> str:
     """Return the page of all verbs and options, and of the exit codes."""
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(app_with())
     parts = [
         "# Verbs and options",
         "What `--help` says. [The command line](../cli.md) has an example of each option.",

@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from placewright.cli.app import main
-from placewright.cli.commands import app
+from placewright.cli.commands import app_with
 from placewright.instances.benchmark.index import best_plan, read_index
 from placewright.instances.io.files import parse_edits, parse_round, write
 
@@ -42,7 +42,7 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield (*words, name), command
 
 
-VERBS = dict(commands(typer.main.get_command(app)))
+VERBS = dict(commands(typer.main.get_command(app_with())))
 
 
 def options_in(verb: tuple[str, ...]) -> set[str]:

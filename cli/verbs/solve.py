@@ -207,10 +207,8 @@ def _opened(stack: ExitStack, executor: str | None, round_: Round) -> Executor |
 
 def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
     """Report on stderr what the plan falls short of, and return the exit code."""
-    from placewright.instances.derived.phrases import several
     from placewright.report.facts.promises import broken_in
     from placewright.report.text import percent, term_name
-    from placewright.report.verdicts import PROOF, proven
 
     for what in certificate.degraded:
         note(f"placewright: degraded: {what}")
@@ -221,6 +219,9 @@ def _judge(plan: Plan, certificate: Certificate, gap: float | None) -> int:
         return interrupts.exit_code
     broken = broken_in(plan)
     if broken:
+        from placewright.instances.derived.phrases import several
+        from placewright.report.verdicts import PROOF, proven
+
         known = proven(certificate.terms[:1])  # under this policy the first term is what is broken
         note(
             f"placewright: breaks what was promised to {several(broken, MAX_BROKEN)}; "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from placewright.instances.derived.names import check_known
 from placewright.instances.derived.phrases import several
@@ -181,7 +181,7 @@ def words_of(round_: Round) -> Words:
 
 _NAMES = (SLURM_JOB, SLURM_COMPONENTS, KUBERNETES_NAME, f"{KUBERNETES_OWNER}name", KUBERNETES_PODS)
 _UIDS = (KUBERNETES_UID, f"{KUBERNETES_OWNER}uid", KUBERNETES_POD_UIDS)
-_NAMES_ALSO = TypeAdapter(tuple[str, ...])
+_NAMES_ALSO = TypeAdapter(tuple[str, ...], config=ConfigDict(defer_build=True))
 _PART = re.compile(r"([0-9]+)[_+][0-9]+")
 """A task of an array, or a component of a heterogeneous job."""
 

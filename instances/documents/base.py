@@ -27,9 +27,12 @@ Many = Annotated[tuple[T, ...], Field(fail_fast=True)]
 
 
 class Document(BaseModel):
-    """Base of every document: immutable, and an unknown field is an error."""
+    """Base of every document: immutable, and an unknown field is an error.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    What validates a kind of document is built when the first is read: no command reads all kinds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @classmethod
     def model_construct(cls, **values: Any) -> Self:  # type: ignore[override]

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from placewright.instances.documents.source_keys import BOOKKEEPING, SOURCE
 
 
-class LeftOut(BaseModel):
+class _Part(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
+
+class LeftOut(_Part):
     """Objects of one kind that are not in the round for one reason: how many, and the first."""
 
     kind: str
@@ -22,7 +26,7 @@ class LeftOut(BaseModel):
     names: list[str]
 
 
-class Unsaid(BaseModel):
+class Unsaid(_Part):
     """What the source says of some objects, and the round cannot say."""
 
     what: str
@@ -30,7 +34,7 @@ class Unsaid(BaseModel):
     names: list[str]
 
 
-class Book(BaseModel):
+class Book(_Part):
     """What is in the round by kind, what is left out, and what is not said.
 
     `also` are other names of objects that are left out: of their owners, groups, arrays. `why` is

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from placewright.instances.documents.annotations import LINE
 from placewright.instances.documents.base import Document, Flag, Many, Name
@@ -35,7 +35,9 @@ class Caveat(Document):
     hard: Flag = True
 
 
-_LIST = TypeAdapter(Annotated[Many[Caveat], Field(max_length=MAX_CAVEATS)])
+_LIST = TypeAdapter(
+    Annotated[Many[Caveat], Field(max_length=MAX_CAVEATS)], config=ConfigDict(defer_build=True)
+)
 
 
 def caveats_of(annotations: Mapping[str, str]) -> tuple[Caveat, ...]:

@@ -101,4 +101,4 @@ class Deadline(Document):
         return self
 
 
-_USUAL = Pace()
+_USUAL = Pace.model_construct()

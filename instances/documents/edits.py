@@ -132,9 +132,9 @@ class CapEdit(Document):
     In `without` they are named `gpus`, `gpus@MODEL`, `jobs`, or by the resource.
     """
 
-    to: Cap = Cap()
-    more: Cap = Cap()
-    less: Cap = Cap()
+    to: Cap = Cap.model_construct()
+    more: Cap = Cap.model_construct()
+    less: Cap = Cap.model_construct()
     without: Many[Name] = ()
 
     @model_validator(mode="after")
@@ -172,7 +172,7 @@ class PoolEdit(Document):
 class LimitsEdit(Document):
     """Limits of the disruption budget: set `to` new ones, or `without` some."""
 
-    to: DisruptionLimits = DisruptionLimits()
+    to: DisruptionLimits = DisruptionLimits.model_construct()
     without: Many[LimitName] = ()
 
 

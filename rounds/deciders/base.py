@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from placewright.formulations.common.priority_classes import PriorityClass
 from placewright.formulations.gang.problem.compile import Compiler
@@ -20,7 +21,9 @@ from placewright.rounds.decisions import DefaultDecisions, Why
 from placewright.rounds.displacement.victims import lawful_in
 from placewright.rounds.regions.region_rounds import RegionSolver, solve_inner_round
 from placewright.rounds.settings import Meter, Settings, Solver
-from placewright.rounds.state.admission import Ledger
+
+if TYPE_CHECKING:
+    from placewright.rounds.state.admission import Ledger
 
 
 class Memory:
@@ -30,8 +33,14 @@ class Memory:
         self.compile = Compiler()
         self.digest = Digester()
         self.default_decisions = DefaultDecisions()
-        self.ledger = Ledger()
         self.reservations: Mapping[str, Mapping[str, Any]] = {}
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The leases of earlier rounds, none at first."""
+        from placewright.rounds.state.admission import Ledger
+
+        return Ledger()
 
     def learn(self, round_: Round) -> None:
         """Fill the caches with what later rounds share with this one."""

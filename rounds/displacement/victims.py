@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
-from placewright.formulations.interleaving.problem.compile import merged_task_groups
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.checks.round import hosts_by_name
 from placewright.instances.derived.leases import unavailable_hosts
@@ -177,6 +176,8 @@ class HostUse:
     def _merged(self, members: tuple[int, ...], task: PlacedTask) -> TaskGroup:
         if len(members) == 1:
             return self._changes.group(members[0], task)
+        from placewright.formulations.interleaving.problem.compile import merged_task_groups
+
         jobs = [self._round.jobs[j] for j in members]
         return merged_task_groups(jobs, self._round.sharing)[task.group]
 

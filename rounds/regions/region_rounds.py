@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, inf
+from typing import TYPE_CHECKING
 
 from placewright.formulations.common.priority_classes import PriorityClass, classes_by_term
 from placewright.formulations.gang import run as gang
@@ -17,7 +18,6 @@ from placewright.formulations.gang.placement.preemption import repair_preemption
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.limits import CLASS_VALUES, VALUE
 from placewright.formulations.gang.problem.problem import Problem
-from placewright.formulations.geo.heuristics.subproblem import RegionSubproblem
 from placewright.formulations.plan_messages import Bound, Candidate
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import trusted
@@ -31,6 +31,9 @@ from placewright.rounds.regions.executors import ProcessError, Processes, call_w
 from placewright.rounds.sections.moves import move_section
 from placewright.rounds.sections.sections import collective_section
 from placewright.rounds.settings import Meter, Settings
+
+if TYPE_CHECKING:
+    from placewright.formulations.geo.heuristics.subproblem import RegionSubproblem
 
 
 def solve_inner_round(

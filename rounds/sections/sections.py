@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from placewright.array_types import Bools, Ints
-from placewright.formulations.common.wan.arrays import Wan
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.feasibility import fits
 from placewright.formulations.gang.problem.jobs import Choice
@@ -40,6 +39,9 @@ from placewright.topology import Cluster
 from placewright.topology.chain import Cell
 from placewright.topology.collectives import bottleneck, time_us
 from placewright.topology.units import WHOLE_GPU
+
+if TYPE_CHECKING:
+    from placewright.formulations.common.wan.arrays import Wan
 
 
 def collective_section(

@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from placewright.cli.commands import app
+from placewright.cli.commands import app_with
 from placewright.instances.converters import READ_KINDS
 from placewright.live.serve.app import make_app
 from placewright.live.serve.service import Settings
@@ -30,7 +30,7 @@ FOLLOWS = DEPLOY / "kubernetes" / "watch.yaml"
 FOLLOWING = list(yaml.safe_load_all(FOLLOWS.read_text()))
 OPTIONS = {
     name
-    for parameter in typer.main.get_command(app).commands["serve"].params
+    for parameter in typer.main.get_command(app_with()).commands["serve"].params
     for name in parameter.opts
 }
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from placewright import Round, protect, replica_teams, verify, write
-from placewright.cli.commands import app
+from placewright.cli.commands import app_with
 from placewright.instances.errors import InvalidInputError
 from placewright.rounds.protection import cliques, ranks_of
 
@@ -101,7 +101,7 @@ def test_the_verb_prints_and_writes_who_keeps_what(tmp_path: Path) -> None:
     write(round_of((8, 4, 4), {"a": (6, 2, 2)}, "1Ti"), str(tmp_path / "round.yaml"))
     options = ["--copies", "2", "--level", "rack", "--memory", "64Gi"]
     words = ["protect", str(tmp_path / "round.yaml"), *options, "-o", str(tmp_path / "teams.json")]
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(app_with(), words)
     assert result.exit_code == 0, result.output
     assert "4 teams in different domains; no plan has more than 4" in result.output
     written = json.loads((tmp_path / "teams.json").read_text())
@@ -113,7 +113,7 @@ def test_the_verb_prints_and_writes_who_keeps_what(tmp_path: Path) -> None:
 def test_the_verb_names_a_job_without_a_copy_and_the_memory_that_one_needs(tmp_path: Path) -> None:
     write(round_of((2, 2), {"a": (2, 2)}, "4Gi"), str(tmp_path / "round.yaml"))
     options = ["--copies", "3", "--level", "rack", "--memory", "4Gi"]
-    result = CliRunner().invoke(app, ["protect", str(tmp_path / "round.yaml"), *options])
+    result = CliRunner().invoke(app_with(), ["protect", str(tmp_path / "round.yaml"), *options])
     assert result.output.splitlines()[0].strip() == "a: 4 hosts"
     assert "without a copy elsewhere: " in result.output
     assert result.output.splitlines()[3].endswith("; who keeps one needs 16Gi free")
