@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -103,104 +103,114 @@ def parallel(
 
     `preferences`: the modes of each job, the best first; None: the fastest alone.
     """
-    state = _Parallel(problem, begun)
-    return state.run(order, preferences or next(_preferences(problem)))
+    return Parallel(problem, order, preferences, begun).schedule()
 
 
-class _Parallel:
-    """Residual capacity now, waves that run, and jobs that are ready."""
+class Parallel:
+    """The parallel scheme: what is free now, units that run, and jobs that are ready.
 
-    def __init__(self, problem: Problem, begun: Begun) -> None:
-        self._problem, self._begun = problem, begun
-        self._asks = [[(r, d) for r, d in enumerate(row) if d] for row in problem.demand.tolist()]
+    Attributes
+    ----------
+    asks
+        What a unit of each mode asks, where that is not 0: pairs of row and amount.
+    ready
+        Jobs that could begin more, in the order of the list: rank and job.
+    running
+        How many units of each job run.
+    unfinished
+        Whether each job is not done yet.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        order: Ints | Sequence[int],
+        preferences: list[list[int]] | None = None,
+        begun: Begun = NOTHING,
+    ) -> None:
+        jobs = len(problem.jobs)
+        self.problem, self._begun = problem, begun
+        self.asks = [[(r, d) for r, d in enumerate(row) if d] for row in problem.demand.tolist()]
+        self.ready: list[tuple[int, int]] = []
+        self.running, self.unfinished = [0] * jobs, [True] * jobs
+        self._preferences = preferences or next(_preferences(problem))
+        self._rank = np.argsort(np.asarray(order, dtype=np.int64)).tolist()
         self._seconds, self._units = problem.seconds.tolist(), problem.units.tolist()
         self._left: dict[int, int] = {}  # Units of each job that has begun and not all begun
-        self._running = [0] * len(problem.jobs)
-        self._mode = [-1] * len(problem.jobs)
-        self._waits = np.bincount(problem.after, minlength=len(problem.jobs)).tolist()
-        self._residual: list[int] = []
+        self._mode = [-1] * jobs
+        self._waits = np.bincount(problem.after, minlength=jobs).tolist()
+        self._free: list[int] = problem.free[0].tolist()
         self._waves: list[Wave] = []
-
-    def run(self, order: Ints | Sequence[int], preferences: list[list[int]]) -> Schedule:
-        problem, begun = self._problem, self._begun
-        rank = np.empty(len(problem.jobs), dtype=np.int64)
-        rank[np.asarray(order, dtype=np.int64)] = np.arange(len(problem.jobs))
-        ranks, free = rank.tolist(), problem.free.tolist()
-        self._residual = list(free[0])
-        # Events: a time, and a job that becomes ready (-1: more is free) or ends units.
-        events = [(int(t), -1, k, 0) for k, t in enumerate(problem.times.tolist()) if k]
-        for j, at in enumerate(problem.release.tolist()):
+        # A time, and what is more free from then on (-1), a job that is ready, or units that end.
+        more = np.diff(problem.free, axis=0).tolist()
+        times = problem.times[1:].tolist()
+        self._events = [(at, -1, k, 0) for k, at in enumerate(times)]
+        self._more = [[(r, d) for r, d in enumerate(row) if d] for row in more]
+        for j in range(jobs):
             if not self._waits[j]:
-                events.append((self._from(j, at), 0, j, 0))
-        ready: list[tuple[int, int]] = []
+                self._becomes_ready(j, 0)
         for j, (mode, units) in begun.units.items():
             self._mode[j], self._left[j] = mode, self._units[mode]
-            self._begin(events, j, 0, units)
-        heapify(events)
+            self._begin(j, 0, units)
+
+    def schedule(self) -> Schedule:
+        """Return the schedule."""
+        events = self._events
         while events:
             now = events[0][0]
             while events and events[0][0] == now:
-                self._happen(heappop(events), free, ranks, ready, events)
-            for entry in list(ready):
-                j = entry[1]
-                if self._start(events, j, now, preferences[j]):
-                    ready.remove(entry)
+                self._happens(*heappop(events))
+            self.begin_ready(now)
         return Schedule(np.array(self._mode, dtype=np.int64), *_columns(self._waves))
 
-    def _from(self, job: int, at: int) -> int:
-        return max(at, self._begun.until) if job in self._begun.barred else at
+    def begin_ready(self, now: int) -> None:
+        """Begin of the jobs that are ready what fits."""
+        self.ready = [(rank, j) for rank, j in self.ready if not self.start(j, now)]
 
-    def _happen(
-        self,
-        event: tuple[int, int, int, int],
-        free: list[list[int]],
-        ranks: list[int],
-        ready: list[tuple[int, int]],
-        events: list[tuple[int, int, int, int]],
-    ) -> None:
-        now, kind, j, units = event
-        if kind == -1:
-            for r, amount in enumerate(free[j]):
-                self._residual[r] += amount - free[j - 1][r]
-        elif kind == 0:
-            if self._left.get(j) != 0:
-                insort(ready, (ranks[j], j))
-        else:
-            for r, amount in self._asks[self._mode[j]]:
-                self._residual[r] += units * amount
-            self._running[j] -= units
-            if not self._running[j] and not self._left[j]:
-                for k in self._problem.successors[j]:
-                    self._waits[k] -= 1
-                    if not self._waits[k]:
-                        at = self._from(k, max(now, int(self._problem.release[k])))
-                        heappush(events, (at, 0, k, 0))
-
-    def _start(
-        self, events: list[tuple[int, int, int, int]], job: int, now: int, modes: list[int]
-    ) -> bool:
-        """Begin as many units of a job as fit; whether that is all that it has."""
-        for mode in modes if job not in self._left else [self._mode[job]]:
+    def start(self, job: int, now: int, most: int = 2**62) -> bool:
+        """Begin as many units of a job as fit, up to so many; whether that is all that it has."""
+        for mode in self._preferences[job] if job not in self._left else [self._mode[job]]:
             left = self._left.get(job, self._units[mode])
-            for r, amount in self._asks[mode]:
-                left = min(left, self._residual[r] // amount)
+            for r, amount in self.asks[mode]:
+                left = min(left, self._free[r] // amount)
+            left = min(left, most)
             if left > 0:
                 self._mode[job] = mode
                 self._left.setdefault(job, self._units[mode])
-                self._begin(events, job, now, left)
+                self._begin(job, now, left)
                 return not self._left[job]
         return False
 
-    def _begin(
-        self, events: list[tuple[int, int, int, int]], job: int, now: int, units: int
-    ) -> None:
+    def _becomes_ready(self, job: int, at: int) -> None:
+        at = max(at, int(self.problem.release[job]))
+        at = max(at, self._begun.until) if job in self._begun.barred else at
+        heappush(self._events, (at, 0, job, 0))
+
+    def _happens(self, now: int, kind: int, j: int, units: int) -> None:
+        if kind == 0:
+            if self._left.get(j) != 0:
+                insort(self.ready, (self._rank[j], j))
+            return
+        for r, amount in self._more[j] if kind < 0 else self.asks[self._mode[j]]:
+            self._free[r] += amount * max(1, units)
+        if kind < 0:
+            return
+        self.running[j] -= units
+        if not self.running[j] and not self._left[j]:
+            self.unfinished[j] = False
+            for k in self.problem.successors[j]:
+                self._waits[k] -= 1
+                if not self._waits[k]:
+                    self._becomes_ready(k, now)
+
+    def _begin(self, job: int, now: int, units: int) -> None:
         mode = self._mode[job]
-        for r, amount in self._asks[mode]:
-            self._residual[r] -= units * amount
+        for r, amount in self.asks[mode]:
+            self._free[r] -= units * amount
         self._left[job] -= units
-        self._running[job] += units
+        self.running[job] += units
         self._waves.append((job, now, units))
-        heappush(events, (now + self._seconds[mode], 1, job, units))
+        heappush(self._events, (now + self._seconds[mode], 1, job, units))
 
 
 def serial(problem: Problem, schedule: Schedule, begun: Begun = NOTHING) -> Schedule:
