@@ -157,6 +157,7 @@ def folder(tmp_path_factory):
     (here / "outages.csv").write_text("host,begin_s,end_s,planned\n0,10,50,\n1,40,60,1\n")
     (here / "mine.py").write_text(OWN_POLICY)
     (here / "topo.txt").symlink_to(DATA / "gpu-links" / "pairs.txt")
+    (here / "pipelines.yaml").symlink_to(ROOT / "instances/library/acme-evaluation.yaml")
     (here / "project.sm").symlink_to(DATA / "psplib" / "project.sm")
     (here / "token").write_text("a-token-of-the-tests\n")
     (here / "mast-replicas.yaml").symlink_to(ROOT / "instances" / "library" / "mast-replicas.yaml")

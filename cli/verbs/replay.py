@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 _HOSTS = re.compile(r"([0-9]{1,6})x(?:([A-Za-z0-9_.-]{1,40}):)?([0-9]{1,4})")
 _QUOTA = re.compile(r"(.+)=([0-9]{1,6})x([0-9]{1,4})", re.DOTALL)
 MAX_HOSTS = 200_000
+HEAD = 4_096
+"""Bytes of a JSON file that say whether it is a round."""
+SECONDS = 1.0
+"""The limit of a round that pipelines are played by."""
 
 
 def quotas_of(texts: list[str]) -> tuple[Quota, ...]:
@@ -136,7 +140,11 @@ class StartTable(StrEnum):
 
 def replay(
     trace_file: Annotated[
-        str, typer.Argument(metavar="TRACE", help="Jobs over time: CSV, JSON or .swf; - is stdin.")
+        str,
+        typer.Argument(
+            metavar="TRACE",
+            help="Jobs over time: CSV, JSON or .swf; - is stdin. Or stages, a round.",
+        ),
     ],
     policy: Annotated[
         list[str],
@@ -146,9 +154,15 @@ def replay(
         ),
     ],
     hosts: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="NxG", help="N hosts of G GPUs, or NxMODEL:G; several with commas."),
-    ],
+    ] = None,
+    apart: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TIME", parser=_ROUND, help="Of a round: pipelines come so far apart."
+        ),
+    ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the records.")
     ] = None,
@@ -243,8 +257,17 @@ def replay(
 ) -> None:
     """Play a policy over a trace: completion times, waiting, stops, use of the cluster.
 
+    A round of policy stages is played by fifo, fair, shortest, critical-path, or rounds.
+
     Example: placewright replay trace.csv --policy srsf --hosts 8x8 -o srsf
     """
+    if _is_round(trace_file):
+        if hosts is not None or output is not None:
+            raise typer.BadParameter("a round has hosts, and no records", param_hint="--hosts")
+        _play_pipelines(trace_file, policy, apart or 0, output_format)
+        return
+    if hosts is None or apart is not None:
+        raise typer.BadParameter("expected --hosts of a trace, no --apart", param_hint="--hosts")
     times = [time for time in (every, at_most_every, lease) if time is not None]
     if len(times) > 1:
         raise typer.BadParameter(
@@ -301,6 +324,46 @@ def replay(
     from placewright.rounds.replay.files import specs_of
 
     _play_sweep(trace_file, specs_of(spec, policy, loads, seeds), output, executor, output_format)
+
+
+def _is_round(file: str) -> bool:
+    """Whether a file is a document of a round, by its name, or as JSON by how it begins."""
+    from placewright.instances.io.streams import opened
+
+    if Path(file).suffix != ".json":
+        return Path(file).suffix in (".yaml", ".yml")
+    with opened(file) as stream:
+        return re.search(rb'"kind"\s*:\s*"Round"', stream.read(HEAD)) is not None
+
+
+def _play_pipelines(file: str, policies: list[str], apart_s: int, output_format: Format) -> None:
+    """Play the pipelines of a round by each of some rules, or by rounds."""
+    from placewright.cli.views.replay import print_pipelines
+    from placewright.instances.errors import InvalidInputError
+    from placewright.instances.io.files import load_round
+    from placewright.instances.policies import STAGES
+    from placewright.rounds import solve_round
+    from placewright.rounds.replay.pipelines import RULES, arrivals, measured, play
+
+    known = [rule.replace("_", "-") for rule in RULES] + ["rounds"]
+    for name in policies:
+        if name not in known:
+            problem = f"{name}: of a round expected {', '.join(known)}"
+            raise typer.BadParameter(problem, param_hint="--policy")
+    round_ = load_round(file)
+    if round_.policy.spec is not STAGES:
+        problem = f"expected policy {STAGES.name}"
+        raise InvalidInputError(problem, ("policy", "formulation"), round_.policy.formulation)
+    came, found = arrivals(round_, apart_s), {}
+    decide = partial(solve_round, time_limit=SECONDS)
+    for name in policies:
+        how = decide if name == "rounds" else name.replace("-", "_")
+        found[name] = measured(round_, play(round_, how, came), came)
+    if output_format is Format.JSON:
+        document = {"kind": "Pipelines", "round": round_.name, "apart_s": apart_s}
+        typer.echo(json.dumps(document | {"policies": found}, indent=2))
+    else:
+        print_pipelines(out(), found)
 
 
 def _play_one(trace_file: str, spec: ReplaySpec, output: str | None, output_format: Format) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,16 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         f"lost {measures['lost_gpu_s']:,.0f}"
         + (f", {unfinished} jobs did not end" if unfinished else "")
     )
+
+
+def print_pipelines(console: Console, found: Mapping[str, dict[str, float]]) -> None:
+    """Print a row for each policy that pipelines were played by."""
+    columns = {"pipelines": "pipelines", "jct_mean_s": "JCT", "jct_p99_s": "p99"}
+    columns["makespan_s"] = "makespan"
+    made = table("times in seconds", "policy", *columns.values(), right=columns.values())
+    for name, one in found.items():
+        made.add_row(name, *(f"{one[key]:,.0f}" for key in columns))
+    print_table(console, made)
 
 
 def print_sweep(console: Console, summaries: dict[str, dict[str, Any]]) -> None:

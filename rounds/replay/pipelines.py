@@ -58,6 +58,39 @@ def play(
     return dict(zip(names, (round_.now + ends).tolist(), strict=True))
 
 
+def arrivals(round_: Round, apart_s: int) -> dict[str, int]:
+    """Return when each pending job comes if pipelines do so far apart, in order of the round."""
+    number: dict[int, int] = {}
+    return {
+        name: round_.now + apart_s * number.setdefault(pipeline, len(number))
+        for name, pipeline in _named(round_)
+    }
+
+
+def measured(
+    round_: Round, ends: Mapping[str, int], submitted: Mapping[str, int]
+) -> dict[str, float]:
+    """Return how long pipelines took: their mean and 99th percentile, and until all was done."""
+    came, done = dict[int, int](), dict[int, int]()
+    for name, pipeline in _named(round_):
+        came[pipeline] = min(came.get(pipeline, submitted[name]), submitted[name])
+        done[pipeline] = max(done.get(pipeline, 0), ends[name])
+    took = np.array([done[one] - came[one] for one in came] or [0])
+    return {
+        "pipelines": len(came),
+        "jct_mean_s": float(took.mean()),
+        "jct_p99_s": float(np.percentile(took, 99)),
+        "makespan_s": max(ends.values(), default=round_.now) - round_.now,
+    }
+
+
+def _named(round_: Round) -> list[tuple[str, int]]:
+    """Return the pending jobs by name with their pipelines."""
+    problem = compile_stages(round_)
+    names = [round_.jobs[j].name for j in problem.jobs]
+    return list(zip(names, pipelines_of(problem).tolist(), strict=True))
+
+
 def pipelines_of(problem: Problem) -> Ints:
     """Return the number of the pipeline of each job (jobs,)."""
     pipelines: Ints = problem.pipeline[problem.led.argmax(axis=1)]

@@ -20,6 +20,35 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trace.csv").write_text(TRACE)
 
 
+ROUND = str(Path(__file__).parents[2] / "instances" / "library" / "acme-evaluation.yaml")
+
+
+def test_pipelines_of_a_round_are_played_by_rules_and_by_rounds(run):
+    policies = ("--policy", "fifo", "--policy", "critical-path", "--policy", "rounds")
+    result = run("replay", ROUND, *policies, "--format", "json")
+    found = json.loads(result.out)["policies"]
+    assert [one["makespan_s"] for one in found.values()] == [1380, 1200, 1200]
+    assert found["fifo"]["pipelines"] == 5
+    result = run("replay", ROUND, "--policy", "shortest", "--apart", "10m")
+    assert "shortest           5   492   890      2,940" in result.out
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ((ROUND, "--policy", "las"), "las: of a round expected fifo, fair, shortest"),
+        ((ROUND, "--policy", "fifo", "--hosts", "2x4"), "a round has hosts"),
+        (("trace.csv", "--policy", "fifo"), "expected --hosts of a trace"),
+        (("trace.csv", "--policy", "fifo", "--hosts", "2x4", "--apart", "9"), "no --apart"),
+        ((ROUND.replace("acme-evaluation", "quickstart"), "--policy", "fifo"), "policy stages"),
+    ],
+)
+def test_what_does_not_suit_a_round_is_refused(asked, said, run):
+    result = run("replay", *asked)
+    assert result.code in (2, 3)
+    assert said in result.err
+
+
 @pytest.mark.parametrize(("policy", "wait"), [("hived", 0), ("gpu-quota", 80)])
 def test_a_tenant_owns_cells_or_gpus(policy, wait, run):
     quota = ("--hosts", "2x4", "--quota", "vision=2=1x4")

@@ -42,5 +42,7 @@ def test_rules_begin_what_fits_in_their_order(rule: str, ends: dict[str, int]) -
 def test_rounds_are_decided_whenever_something_ends_or_comes() -> None:
     solve = partial(solve_round, time_limit=5, isolation="none")
     assert play(two_pipelines(), solve) == {"c": 2, "d": 3, "a": 8, "b": 12}
+    early = play(two_pipelines(), "fifo", {"a": 1, "b": 0})
+    assert early == {"c": 2, "d": 3, "a": 9, "b": 13}
     late = play(two_pipelines(), solve, {"c": 3, "d": 3})
     assert late == {"a": 8, "b": 12, "c": 6, "d": 7}
