@@ -81,14 +81,16 @@ class Enumeration:
                     yield from self._admitted(job, Choice(START, number, places))
             return
         yield from self._kept(job)
-        if not job.running.pinned:
+        if not (job.running.pinned or job.running.stays):
             yield from self._admitted(job, STOPPED)
             for places in self._placed(job, job.running.option, ()):
                 if places != job.running.places:
                     yield from self._admitted(job, Choice(MIGRATE, job.running.option, places))
-            for number in job.running.sizes:
-                for places in self._placed(job, number, ()):
-                    yield from self._admitted(job, Choice(RESIZE, number, places))
+        for number in job.running.sizes:
+            for places in self._placed(job, number, ()):
+                choice = Choice(RESIZE, number, places)
+                if not (job.running.stays and swaps(job, choice)):
+                    yield from self._admitted(job, choice)
 
     def _admitted(self, job: Job, choice: Choice) -> Iterator[Choice]:
         lawful = not choice.anew or not arrangement(self.facts, job, choice.option, choice.places)
@@ -140,6 +142,20 @@ class Enumeration:
         self.room.take(group, place)
         yield from self._placed(job, number, (*before, place))
         self.room.take(group, place, -1)
+
+
+def swaps(job: Job, choice: Choice) -> bool:
+    """Whether a job that goes on at another size leaves GPUs of a host, and comes to others."""
+    assert job.running is not None
+    more: dict[int, int] = {}
+    for sign, number, places in (
+        (-1, job.running.option, job.running.places),
+        (1, choice.option, choice.places),
+    ):
+        groups = job.options[number].groups
+        for place in places:
+            more[place[2]] = more.get(place[2], 0) + sign * groups[place[0]].gpu
+    return min(more.values()) < 0 < max(more.values())
 
 
 def _key(place: Place) -> tuple[int, tuple[int, ...], int]:

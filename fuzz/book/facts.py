@@ -143,13 +143,15 @@ class Option:
 class Running:
     """Where a job runs, and what stopping it costs before the milli-GPU of its tasks.
 
-    `sizes` are the options with which it may go on instead, `resize_costs` what each option costs,
-    and `resize_factor` the thousandths of their progress that count.
+    `stays` says that it is pinned to its place. `sizes` are the options with which it may go on
+    instead, `resize_costs` what each option costs, and `resize_factor` the thousandths of their
+    progress that count.
     """
 
     option: int
     places: tuple[Place, ...]
     pinned: bool
+    stays: bool
     migrate_cost: int
     preempt_cost: int
     sizes: tuple[int, ...]
@@ -382,6 +384,7 @@ class Facts:
             number,
             tuple(sorted(places)),
             pinned,
+            running.get("pin") == "place",
             move,
             usual if preempt is None else preempt,
             () if fixed else tuple(n for n in range(len(options)) if n != number),

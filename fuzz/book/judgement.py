@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from fuzz.book.arrangement import are_joined, arrangement
-from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, RESIZE, START, WAIT, Choice, Choices
+from fuzz.book.choices import KEEP, MIGRATE, PREEMPT, RESIZE, START, WAIT, Choice, Choices, swaps
 from fuzz.book.disruption import beyond_budget
 from fuzz.book.facts import Facts, Job, Place
 from fuzz.book.pools import Pools
@@ -95,6 +95,8 @@ class Judgement:
         if choice.kind == RESIZE and (
             job.running is None or choice.option not in job.running.sizes
         ):
+            return "resized"
+        if choice.kind == RESIZE and job.running and job.running.stays and swaps(job, choice):
             return "resized"
         if not choice.anew:
             return ""
@@ -190,6 +192,8 @@ def _moves(job: Job, choice: Choice) -> bool:
 def _legal(job: Job) -> tuple[str, ...]:
     if job.running is None:
         return (WAIT,) if job.ineligible else (START, WAIT)
+    if job.running.stays:
+        return (KEEP, RESIZE) if job.running.sizes else (KEEP,)
     if job.running.sizes:
         return (KEEP, MIGRATE, PREEMPT, RESIZE)
     return (KEEP,) if job.running.pinned else (KEEP, MIGRATE, PREEMPT)

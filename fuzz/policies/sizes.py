@@ -35,6 +35,8 @@ def draw(rng: Random) -> Raw:
         if chance(rng, 0.8):
             running.pop("pinned", None)
             running.pop("pin", None)
+        if chance(rng, 0.25):
+            running["pin"] = "place"
         if chance(rng, 0.5):
             running["resize_costs"] = [rng.choice((0, 500, 2500)) for _ in job["options"]]
     terms: list[str] = round_["policy"]["terms"]

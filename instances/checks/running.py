@@ -170,6 +170,15 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     f"{len(costs)} costs; expected one for each of {len(job.options)} options",
                     (*path, "resize_costs"),
                 )
+            policy = round_.policy
+            fixed = policy.backfill is not None or any(tenant.cells for tenant in round_.tenants)
+            if job.running.pin == "place" and (fixed or not policy.spec.resizes):
+                raise InvalidInputError(
+                    "no running job resizes under this policy, with backfill or with cells; "
+                    "expected 'both'",
+                    (*path, "pin"),
+                    job.running.pin,
+                )
             for field in ("checkpoint", "started"):
                 moment = getattr(job.running, field)
                 if moment is not None and moment > round_.now:

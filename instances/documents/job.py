@@ -49,10 +49,12 @@ class Running(Document):
     on the round's clock (None: not known).
 
     A job with several options may resize: go on with another of them. With `pin: size` it keeps the
-    option that it runs; `pin: both` is another word for `pinned`. `resize_costs` has what going on
-    with each option costs (milli-GPU-seconds; by default what a migration does), the GPUs that it
-    takes come on top; and `resize_factor` how many thousandths of the `progress` of an option count
-    once the job has restarted for it.
+    option that it runs. With `pin: place` it stays where it is: it neither migrates nor is
+    preempted, and if it resizes there is no host on which it has more milli-GPU than before, or
+    none on which it has less. `pin: both` is another word for `pinned`. `resize_costs` has what
+    going on with each option costs (milli-GPU-seconds; by default what a migration does), the GPUs
+    that it takes come on top; and `resize_factor` how many thousandths of the `progress` of an
+    option count once the job has restarted for it.
     """
 
     option: Index = 0
@@ -63,16 +65,16 @@ class Running(Document):
     restart_s: Index = 0
     migrate_cost: Amount | None = None
     preempt_cost: Amount | None = None
-    pin: Literal["size"] | None = None
+    pin: Literal["place", "size", "both"] | None = None
     resize_costs: Many[Amount] | None = Field(default=None, max_length=MAX_OPTIONS)
     resize_factor: Annotated[int, Field(strict=True, ge=0, le=1000)] = 1000
 
     @model_validator(mode="before")
     @classmethod
     def _pinned(cls, raw: Any) -> Any:
-        """Read `pin: both` as `pinned`."""
+        """Let `pin: both` be `pinned`."""
         if isinstance(raw, dict) and raw.get("pin") == "both":
-            return {**raw, "pin": None, "pinned": True}
+            return {**raw, "pinned": True}
         return raw
 
     def unsaved_s(self, now: int) -> int:
@@ -274,7 +276,7 @@ class Job(Document):
         running, every = self.running, range(len(self.options))
         if running is None:
             return tuple(every)
-        if not resizes or running.pinned or running.pin is not None:
+        if not resizes or running.pinned or running.pin == "size":
             return (running.option,)
         return (running.option, *(o for o in every if o != running.option))
 

@@ -263,7 +263,9 @@ def _size_table(round_: Round) -> Table:
 def _where(running: Running) -> str:
     """Say where a job runs, and whether it has to stay there."""
     where = place(running.tasks)
-    return f"{where}, pinned" if running.pinned else where
+    if running.pinned:
+        return f"{where}, pinned"
+    return f"{where}, pinned to its place" if running.pin == "place" else where
 
 
 def _asks(job: Job, pooled: Collection[str]) -> str:

@@ -99,13 +99,14 @@ def _place(placement: Placement, counts: AggregateModel, number: Ints) -> None:
                 heappush(work, _work(placement, moved, problem.running[moved].job_class, 0))
 
 
-_Work: TypeAlias = tuple[int, int, int, int, int]
-"""Minus the milli-GPU and the value of a choice, and job, class and choice: a heap entry."""
+_Work: TypeAlias = tuple[bool, int, int, int, int, int]
+"""Whether a job is free to go, minus the milli-GPU and value of a choice, job, class and choice."""
 
 
 def _work(placement: Placement, job: int, c: int, o: int) -> _Work:
-    choice = placement.problem.classes[c].choices[o]
-    return -placement.problem.demand_of(choice, -1), -choice.value, job, c, o
+    choice, budget = placement.problem.classes[c].choices[o], placement.problem.budget
+    free = budget is None or not budget.is_pinned(job)
+    return free, -placement.problem.demand_of(choice, -1), -choice.value, job, c, o
 
 
 def _start(placement: Placement, kept: _Kept, job: int, c: int, o: int) -> list[int]:
@@ -125,8 +126,10 @@ def _start(placement: Placement, kept: _Kept, job: int, c: int, o: int) -> list[
             moved = kept.make_room(choice)
             puts = place_near(placement, choice, job) if moved else None
         if puts is not None:
-            placement.start(c, k, puts, job)
-            return moved
+            number = placement.start(c, k, puts, job)
+            if job == ANY_JOB or placement.may_resize(job):
+                return moved
+            placement.stop(number)
         for other in moved:
             placement.restart(problem.running_placement_of[other])
     return []

@@ -87,13 +87,15 @@ def _is_within(placement: Placement, budget: DisruptionBudget) -> bool:
     return budget.allows(*_displaced(placement))
 
 
-def _displaced(placement: Placement) -> tuple[list[int], list[int], list[int]]:
-    """Return the running jobs that are stopped, those that have moved, and those that resize."""
+def _displaced(placement: Placement) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return the running jobs that are stopped, have moved, resize, and do that off their hosts."""
     displaced = list(placement.displaced_jobs())
+    resized = [job for job in displaced if placement.is_running(job) and placement.resizes(job)]
     return (
         [job for job in displaced if not placement.is_running(job)],
         [job for job in displaced if placement.is_running(job) and not placement.resizes(job)],
-        [job for job in displaced if placement.is_running(job) and placement.resizes(job)],
+        resized,
+        [job for job in resized if not placement.resizes_in_place(job)],
     )
 
 
@@ -118,9 +120,9 @@ class _Return:
     def __init__(self, placement: Placement, budget: DisruptionBudget) -> None:
         self.placement, self.budget = placement, budget
         self.problem = placement.problem
-        self.preempted, migrated, resized = _displaced(placement)
+        self.preempted, migrated, resized, left = _displaced(placement)
         self.migrated = migrated + resized
-        self.used = budget.used(self.preempted, migrated, resized)
+        self.used = budget.used(self.preempted, migrated, resized, left)
         # Numbers of the jobs that arrive on each host; those that have stopped stay listed.
         self.arrived: defaultdict[int, set[int]] = defaultdict(set)
         for number, start in placement.changed():
@@ -223,8 +225,11 @@ class _Return:
 
     def _moved(self, job: int) -> Disruption:
         """Return what a job that has moved or resizes counts with."""
-        stop = self.budget.stops[job]
-        return stop.resized if self.placement.resizes(job) else stop.migrated
+        stop, placement = self.budget.stops[job], self.placement
+        if not placement.resizes(job):
+            return stop.migrated
+        left = stop.pinned and not placement.resizes_in_place(job)
+        return stop.resized._replace(left_place=int(left))
 
     def _value_of(self, job: int) -> int:
         """Return the value of a running job."""

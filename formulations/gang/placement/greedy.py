@@ -185,7 +185,8 @@ def place_near(placement: Placement, choice: Choice, job: int) -> list[TaskPlace
     if job == ANY_JOB or len(choice.groups) > 1 or choice.is_tied or choice.uses:
         return place_choice(placement, choice)
     problem = placement.problem
-    homes = np.unique([host for _, _, host, _ in problem.running[job].places])
+    held = _milli_on_hosts(problem, job)
+    homes = np.flatnonzero(held)
     near = [homes]
     if group.count > 1:
         levels = problem.cluster.domain
@@ -198,14 +199,26 @@ def place_near(placement: Placement, choice: Choice, job: int) -> list[TaskPlace
         if fits.sum() < group.count:
             continue
         order = np.lexsort((placement.whole[hosts], ~np.isin(hosts, homes)))
-        number = np.minimum(fits[order], group.count)
-        number = np.diff(np.minimum(np.cumsum(number), group.count), prepend=0)
+        # On each host first what it held there, so that no task leaves one to join others.
+        kept = np.minimum(fits, held[hosts] // max(int(problem.shape_gpu[shape]), 1))[order]
+        parts = np.concatenate([kept, fits[order] - kept])
+        parts = np.diff(np.minimum(np.cumsum(parts), group.count), prepend=0)
+        number = parts.reshape(2, -1).sum(axis=0)
         return [
             TaskPlacement(0, host, 1, placement.put(shape, host))
             for host, n in zip(hosts[order].tolist(), number.tolist(), strict=True)
             for _ in range(n)
         ]
     return place_choice(placement, choice)
+
+
+def _milli_on_hosts(problem: Problem, job: int) -> Ints:
+    """Return the milli-GPU that a running job held on each host, at least 1 where it had a task."""
+    groups = problem.choice_of(job).groups
+    held = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
+    for group, _, host, _ in problem.running[job].places:
+        held[host] += max(int(problem.shape_gpu[groups[group].shape]), 1)
+    return held
 
 
 def lift_all(placement: Placement, choice: Choice, puts: list[TaskPlacement]) -> None:
@@ -380,7 +393,10 @@ def _change(
         with placement.unranked() if start.job != ANY_JOB else nullcontext():
             puts = place_near(placement, choices[better], start.job)
         if puts is not None:
-            problem.charge_quota(quota, accounts, choices[better])
-            return placement.start(start.job_class, better, puts, start.job), True
+            changed = placement.start(start.job_class, better, puts, start.job)
+            if start.job == ANY_JOB or placement.may_resize(start.job):
+                problem.charge_quota(quota, accounts, choices[better])
+                return changed, True
+            placement.stop(changed)
     problem.charge_quota(quota, accounts, choices[start.choice])
     return placement.restart(start), False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -295,6 +295,23 @@ class Placement(HostState):
     def resizes(self, job: int) -> bool:
         """Whether a running job that is not stopped has another option than before."""
         return self._starts[self._start_of[job]].choice > 0
+
+    def resizes_in_place(self, job: int) -> bool:
+        """Whether a job that resizes takes no more milli-GPU on any host, or less on none."""
+        problem, running = self.problem, self.problem.running[job]
+        start = self._starts[self._start_of[job]]
+        before, after = (problem.classes[start.job_class].choices[o] for o in (0, start.choice))
+        more: Counter[int] = Counter()
+        for put in start.tasks:
+            more[put.host] += put.count * int(problem.shape_gpu[after.groups[put.group].shape])
+        for group, _, host, _ in running.places:
+            more[host] -= int(problem.shape_gpu[before.groups[group].shape])
+        return min(more.values()) >= 0 or max(more.values()) <= 0
+
+    def may_resize(self, job: int) -> bool:
+        """Whether a job that resizes may be where it is: anywhere, if it is not pinned."""
+        budget = self.problem.budget
+        return budget is None or not budget.is_pinned(job) or self.resizes_in_place(job)
 
     def start_of(self, job: int) -> int:
         """Return the number of a running job that is not stopped."""

@@ -191,6 +191,7 @@ class Disruption(NamedTuple):
     migrated_jobs: int = 0
     lost_gpu_s: int = 0
     resized_jobs: int = 0
+    left_place: int = 0  # jobs pinned to their place that have left it: none may
 
     def plus(self, other: Disruption, times: int = 1) -> Disruption:
         """Return the sum with `times` another one."""
@@ -209,11 +210,13 @@ class Stop(NamedTuple):
     preempted: Disruption
     migrated: Disruption
     protected: bool
+    pinned: bool = False  # to its place
 
     @property
     def resized(self) -> Disruption:
         """What it counts with when it resizes."""
-        return self.migrated._replace(migrated_jobs=0, resized_jobs=1)
+        migrated = self.migrated
+        return migrated._replace(migrated_jobs=0, resized_jobs=migrated.migrated_jobs, left_place=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +228,27 @@ class DisruptionBudget:
 
     @classmethod
     def of(cls, round_: Round) -> Self | None:
-        """Return the budget of a round, None if its policy has none."""
+        """Return the budget of a round, None if nothing limits what is done to running jobs."""
         limits = round_.policy.limits
-        if limits is None or limits.disruption is None:
+        given = None if limits is None else limits.disruption
+        pinned = any(job.running is not None and job.running.pin == "place" for job in round_.jobs)
+        if given is None and not pinned:
             return None
-        given = limits.disruption
+        given = given or DisruptionLimits()
         lost = None if given.lost_gpu_s is None else given.lost_gpu_s * WHOLE_GPU
         exempt = _exempt_hosts(round_)
+        stops: dict[int, Stop] = {}
+        for j, job in enumerate(round_.jobs):
+            if job.running is None or job.running.pinned:
+                continue
+            stays = job.running.pin == "place"
+            if exempt.isdisjoint(task.host for task in job.running.tasks):
+                stops[j] = _stop(round_, job, given)
+            elif stays:
+                stops[j] = Stop(NOTHING, NOTHING, protected=True)
+            if stays:
+                migrated = stops[j].migrated._replace(left_place=1)
+                stops[j] = stops[j]._replace(migrated=migrated, protected=True, pinned=True)
         return cls(
             (
                 given.preempted_jobs,
@@ -239,23 +256,23 @@ class DisruptionBudget:
                 given.migrated_jobs,
                 lost,
                 given.resized_jobs,
+                0 if pinned else None,
             ),
-            {
-                j: _stop(round_, job, given)
-                for j, job in enumerate(round_.jobs)
-                if job.running is not None
-                and not job.running.pinned
-                and exempt.isdisjoint(task.host for task in job.running.tasks)
-            },
+            stops,
         )
 
     def used(
-        self, preempted: Iterable[int], migrated: Iterable[int], resized: Iterable[int] = ()
+        self,
+        preempted: Iterable[int],
+        migrated: Iterable[int],
+        resized: Iterable[int] = (),
+        left: Iterable[int] = (),
     ) -> Disruption:
-        """Return what these jobs count with together."""
+        """Return what these jobs count with together; those who `left` their hosts resize, too."""
         uses = [self.stops[job].preempted for job in preempted if job in self.stops]
         uses += [self.stops[job].migrated for job in migrated if job in self.stops]
         uses += [self.stops[job].resized for job in resized if job in self.stops]
+        uses += [Disruption(left_place=1) for job in left if self.is_pinned(job)]
         return Disruption(*map(sum, zip(NOTHING, *uses, strict=True)))
 
     def excess(self, used: Disruption) -> Disruption:
@@ -264,17 +281,22 @@ class DisruptionBudget:
         return Disruption(*(0 if most is None else max(0, has - most) for has, most in pairs))
 
     def is_protected(self, job: int) -> bool:
-        """Whether a running job has not run long enough to be preempted."""
+        """Whether a running job is not preempted: it has not run long enough, or is pinned."""
         return job in self.stops and self.stops[job].protected
+
+    def is_pinned(self, job: int) -> bool:
+        """Whether a running job is pinned to its place."""
+        return job in self.stops and self.stops[job].pinned
 
     def allows(
         self,
         preempted: Collection[int],
         migrated: Collection[int],
         resized: Collection[int] = (),
+        left: Collection[int] = (),
     ) -> bool:
         """Whether a plan that preempts, migrates and resizes these jobs is within the budget."""
-        within = self.excess(self.used(preempted, migrated, resized)) == NOTHING
+        within = self.excess(self.used(preempted, migrated, resized, left)) == NOTHING
         return within and not any(self.is_protected(job) for job in preempted)
 
     def after(self, used: Disruption) -> DisruptionBudget:

@@ -13,6 +13,7 @@ from fuzz.policies.sizes import POLICY
 from fuzz.run import one
 from placewright.instances import verify as verification
 from placewright.instances.documents.plan import DecisionKind, Plan
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_round
 from placewright.rounds import solve_round
 
@@ -127,6 +128,45 @@ def test_a_size_may_be_kept(running: Raw, policy: Raw) -> None:
     plan = decided(hosts, [a, b], **policy)
     assert values(plan) == (0, 0, 0)
     assert plan.decisions[0].decision is DecisionKind.KEEP
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_pinned_to_its_place_resizes_there_alone(backend: str) -> None:
+    hosts, (a, b), best = KNOWN["it shrinks before anybody stops"]
+    pinned = {**a, "running": {**a["running"], "pin": "place"}}
+    assert values(decided(hosts, [pinned, b], backend)) == best
+    # Where it would rather have gone elsewhere, the other makes room.
+    hosts, (a, b), _ = KNOWN["it grows elsewhere"]
+    pinned = {**a, "running": {**a["running"], "pin": "place"}}
+    assert values(decided(hosts, [pinned, b], backend)) == (0, 900, 5000 + 2000 + 9000 + 2000)
+    # It stops for nobody: with one size it is as one that is pinned.
+    single = {**pinned, "options": pinned["options"][:1]}
+    wants = job("c", option(1, 4, 0, hosts=["h0"]), priority=1)
+    assert values(decided(hosts, [single, wants], backend)) == (0, 0, 0)
+    # Of three tasks on two hosts it gives up any, but does not bring two together.
+    a = job(
+        "a",
+        option(2, 2, 300),
+        option(1, 4, 900),
+        option(1, 2, 0),
+        running=runs(7, ("h0", [0, 1]), ("h1", [0, 1]), pin="place"),
+    )
+    wants = job("c", option(1, 2, 0, hosts=["h1"]))
+    assert values(decided([4, 2], [a, wants], backend)) == (1, -300, 7)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"policy": {"formulation": "deadline"}, "leases": {"length_s": 60, "horizon": 1}},
+        {"policy": {"backfill": {"depth": 1}}},
+    ],
+)
+def test_one_is_pinned_to_its_place_only_where_jobs_resize(more: Raw) -> None:
+    hosts = [{"name": "h0", "gpus": 4, "gpu_model": "A100"}]
+    pinned = job("a", option(1, 1, 0), running=runs(1, ("h0", [0]), pin="place"))
+    with pytest.raises(InvalidInputError, match=r"jobs\[0\]\.running\.pin"):
+        parse_round({"cluster": {"hosts": hosts}, "jobs": [pinned], **more})
 
 
 def test_the_bundled_round_has_its_answer() -> None:

@@ -97,6 +97,36 @@ def test_a_corrupted_plan_is_rejected(name: str) -> None:
     assert_broken(verified(ROUND, PLAN, edit), rules, where)
 
 
+def test_one_pinned_to_its_place_comes_to_no_host_while_it_leaves_another() -> None:
+    hosts = [{"name": f"h{i}", "gpus": 2, "gpu_model": "A100"} for i in range(3)]
+    options = [{"groups": [{"count": n, "gpu": 1}], "progress": n} for n in (2, 3, 1)]
+    tasks = [{"index": i, "host": f"h{i}", "gpus": [0]} for i in range(2)]
+    job = {"name": "a", "options": options, "running": {"tasks": tasks, "pin": "place"}}
+    round_ = {"cluster": {"hosts": hosts}, "now": 0, "policy": {"terms": ["value"]}, "jobs": [job]}
+
+    def plan(kind: str, option: int | None, *at: tuple[int, int]) -> Raw:
+        placed = [{"index": i, "host": f"h{h}", "gpus": [g]} for i, (h, g) in enumerate(at)]
+        moves = {"kind": "moves", "steps": ["a"], "needs_spare": []}
+        found = {"job": "a", "decision": kind, "tasks": placed}
+        return {
+            "decisions": [found if option is None else {**found, "option": option}],
+            "sections": [moves],
+        }
+
+    for fine in (plan("resize", 1, (0, 0), (1, 1), (2, 0)), plan("resize", 2, (1, 0))):
+        assert verified(round_, fine, nothing).violations == ()
+    for option, at in ((1, [(0, 0), (0, 1), (2, 0)]), (2, [(2, 0)])):
+        assert_broken(
+            verified(round_, plan("resize", option, *at), nothing),
+            {"resized"},
+            "decisions[0].tasks",
+        )
+    moved = verified(round_, plan("migrate", 0, (0, 0), (2, 0)), nothing)
+    assert_broken(moved, {"legal_decision"}, "decisions[0].decision")
+    stopped = verified(round_, plan("preempt", None), nothing)
+    assert "legal_decision" in {one.rule for one in stopped.violations}
+
+
 def test_one_that_grows_counts_in_its_quota_and_the_budget() -> None:
     grown = [task(i, i) for i in range(4)]
     plan = {

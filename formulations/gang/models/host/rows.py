@@ -559,6 +559,9 @@ def _use(m: HostModel, entry: int, tasks: int, pool: Pool) -> tuple[Ints, Ints]:
 # resized_jobs     sum_j y[j with another option]      <= ...
 # lost_gpu_s       sum_j lost milli-GPU-seconds (1 - k[j])   <= ...
 # min_run_s        y[j] >= 1                           of protected jobs
+# pin: place       y[j] >= 1,  k[j] = y[j with the option that it runs]
+#                  sum_h w[j,h] >= sum_{other options o} min(milli-GPU before, of o) y[j,o]
+#                  w[j,h] <= milli-GPU on h before,  w[j,h] <= milli-GPU of arrivals on h
 #
 # What the placement of the model does to running jobs that the model does not have counts first.
 
@@ -572,6 +575,7 @@ def add_disruption_budget(m: HostModel) -> None:
     others = [job for job in m.placement.displaced_jobs() if job not in inside]
     stopped = [job for job in others if not m.placement.is_running(job)]
     running = [job for job in others if m.placement.is_running(job)]
+    # What is pinned to its place has not left it: the rest of the placement is lawful.
     moved = [job for job in running if not m.placement.resizes(job)]
     resized = [job for job in running if m.placement.resizes(job)]
     left = budget.after(budget.used(stopped, moved, resized))
@@ -593,7 +597,12 @@ def add_budget_rows(
     )
     of_protected = [(rows[job], m.y[e]) for e, job in counted if job in rows]
     m.model.add([row for row, _ in of_protected], [y for _, y in of_protected], 1.0)
-    jobs, gpus, moves, lost, sizes = budget.limits
+    for mine in m.entries_of_running:
+        if budget.is_pinned(m.entries[mine[0]].job):
+            _stay(m, mine)
+    # Of those on hosts that failed or are vacated, nothing else counts.
+    counted = [(e, job) for e, job in counted if stops[job].migrated.migrated_jobs]
+    jobs, gpus, moves, lost, sizes, _ = budget.limits
     milli = {job: stop.preempted.preempted_gpus for job, stop in stops.items()}
     work = {job: stop.migrated.lost_gpu_s for job, stop in stops.items()}
     once = {job: e for e, job in reversed(counted)}
@@ -605,6 +614,27 @@ def add_budget_rows(
     kept = [(m.kept[e], 1, 0) for e, _ in counted]
     _limit(m, moves, [*kept, *((m.y[e], -1, 0) for e, _ in counted)])
     _limit(m, lost, [(m.kept[e], work[job], work[job] * (once[job] == e)) for e, job in counted])
+
+
+def _stay(m: HostModel, mine: Sequence[int]) -> None:
+    """Keep a job, whose entries are `mine`, where it is, at whatever size."""
+    m.model.row("pinned place", [m.kept[mine[0]], m.y[mine[0]]], [1.0, -1.0], lower=0.0)
+    places = np.flatnonzero(m.stays.entry == mine[0])
+    hosts, held = m.stays.host[places], m.problem.shape_gpu[m.stay_shape[places]]
+    sets = [t for t, one in enumerate(m.task_sets) if one.users[0][0] in mine[1:]]
+    x, away = np.isin(m.x_set, sets), np.flatnonzero(np.isin(m.away_set, sets))
+    kept: list[Ints] = []
+    for h in np.unique(hosts).tolist():
+        w = m.model.variables("kept milli-GPU", 1, upper=held[hosts == h].sum())
+        there = np.flatnonzero(x & (m.x_host == h))
+        row = m.model.row("pinned place", w, 1.0, upper=0.0)
+        m.model.add(row, m.x[there], -m.problem.shape_gpu[m.x_shape[there]])
+        m.model.add(row, m.away[away], -m.problem.shape_gpu[m.set_shape[m.away_set[away]]])
+        kept.append(w)
+    row = m.model.row("pinned place", np.concatenate(kept), 1.0, lower=0.0)
+    for e in mine[1:]:
+        asked = sum(group.milli_gpu for group in m.choice(m.entries[e]).groups)
+        m.model.add(row, m.y[e], -min(asked, int(held.sum())))
 
 
 def _limit(m: HostModel, most: int | None, parts: Sequence[tuple[int, int, int]]) -> None:

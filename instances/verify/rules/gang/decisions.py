@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -104,7 +104,7 @@ def legal_decision(reading: Reading) -> Iterator[Finding]:
     """Require a decision that the job's state allows.
 
     A pending job starts or waits; a running one is kept, migrated or preempted, if pinned kept, and
-    resized where the round offers it other options.
+    resized where the round offers it other options; pinned to its place it is kept or resized.
     """
     for index, decision in enumerate(reading.plan.decisions):
         job = reading.jobs.get(decision.job)
@@ -184,7 +184,7 @@ def migrated(reading: Reading) -> Iterator[Finding]:
 
 
 def resized(reading: Reading) -> Iterator[Finding]:
-    """Require that a resized job changes to another of its options."""
+    """Require that a resized job changes to another of its options, if pinned on its hosts."""
     for placed in reading.migrated:
         running = reading.running[placed.job.name]
         if placed.resizes and placed.chosen == running.option:
@@ -193,6 +193,24 @@ def resized(reading: Reading) -> Iterator[Finding]:
                 f"resized job {placed.job.name!r} has option {placed.chosen}, which it runs; "
                 "expected another",
             )
+        elif placed.resizes and running.pin == "place" and (hosts := _swapped(reading, placed)):
+            yield Finding(
+                (*placed.path, "tasks"),
+                f"resized job {placed.job.name!r}, which is pinned to its place, has less than "
+                f"before on host {hosts[0]} and more on {hosts[1]}; expected only one of both",
+            )
+
+
+def _swapped(reading: Reading, placed: Placed) -> tuple[str, str] | None:
+    """Return a host that a resized job has less milli-GPU of, and one that it has more of."""
+    groups = reading.option_run(placed.job.name).groups
+    more: Counter[str] = Counter()
+    for task in placed.tasks:
+        more[task.host.name] += task.group.gpu
+    for ran in reading.running[placed.job.name].tasks:
+        more[ran.host] -= groups[ran.group].gpu
+    least, most = min(more, key=more.__getitem__), max(more, key=more.__getitem__)
+    return (least, most) if more[least] < 0 < more[most] else None
 
 
 def holds_nothing(reading: Reading) -> Iterator[Finding]:
@@ -237,6 +255,8 @@ def _legal(job: Job, offered: int) -> tuple[str, tuple[DecisionKind, ...]]:
     """Return a job's state, in words, and the decisions that it allows, offered so many options."""
     if job.running is None:
         return "pending", _PENDING
+    if job.running.pin == "place":
+        return "pinned to its place", (*_PINNED, *_SIZED[-1:] * (offered > 1))
     if offered > 1:
         return "running, of several sizes", _SIZED
     return ("pinned", _PINNED) if job.running.pinned else ("running", _RUNNING)
