@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations, combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, product
 from math import comb, prod
 from random import Random
 from typing import Any, NamedTuple
@@ -113,6 +113,7 @@ def _hosts(round_: Raw) -> list[Raw]:
 
 def _fits(round_: Raw, job: Raw) -> bool:
     """Whether a job fits the empty hosts, and its tenant's quota, with some option."""
+    quota = round_["tenants"][0]["quota"]["gpu"] if "tenant" in job else 2**62
     for mode in modes(round_, job):
         places = 0
         for host in _hosts(round_):
@@ -120,24 +121,21 @@ def _fits(round_: Raw, job: Raw) -> bool:
                 most = [host["gpus"] * WHOLE // max(1, mode.gpu)] * bool(mode.gpu)
                 most += [host.get("cpu", 0) // max(1, mode.cpu)] * bool(mode.cpu)
                 places += min(most, default=mode.tasks)
-        quota = _quota(round_, job)
-        if places >= mode.tasks and (quota is None or mode.gpu * mode.tasks <= quota):
+        if places >= mode.tasks and mode.gpu * mode.tasks <= quota:
             return True
     return False
 
 
-def _quota(round_: Raw, job: Raw) -> int | None:
-    tenants = {one["name"]: one["quota"]["gpu"] for one in round_.get("tenants", ())}
-    quota: int | None = tenants.get(job.get("tenant"))
-    return quota
+def _run(round_: Raw, job: Raw) -> Mode:
+    """Return the mode in which a job runs."""
+    option: int = job["running"].get("option", 0)
+    return modes(round_, job)[option]
 
 
 def _end(round_: Raw, job: Raw) -> int:
     """Return when a running job ends."""
-    running = job["running"]
-    option: int = running.get("option", 0)
-    seconds = modes(round_, job)[option].seconds
-    return max(int(round_["now"]) + 1, int(running.get("started", round_["now"])) + seconds)
+    now = int(round_["now"])
+    return max(now + 1, int(job["running"].get("started", now)) + _run(round_, job).seconds)
 
 
 class Begins(NamedTuple):
@@ -163,14 +161,14 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
     tried = prod(sum(comb(len(times) + m.units - 1, m.units) for m in mine) for mine in each)
     if tried > MOST_TRIED:
         raise TooManyPlansError
-    count = 0
+    count, capacity = 0, list(rows(round_))
     ways = [
         [Begins(m, at) for m in mine for at in combinations_with_replacement(times, m.units)]
         for mine in each
     ]
     for chosen in product(*ways):
         named = dict(zip((job["name"] for job in pending), chosen, strict=True))
-        fault = _fault(round_, named, running)
+        fault = _fault(round_, named, running, capacity)
         if fault and rng.random() > INVALID:
             continue
         places = _places(round_, named, now)
@@ -186,73 +184,63 @@ def plans(round_: Raw, rng: Random) -> Iterator[Judged]:
             yield _wrong(judged, round_, rng)
 
 
-def _fault(round_: Raw, named: dict[str, Begins], running: dict[str, int]) -> str:
+class Row(NamedTuple):
+    """What there is of something; what units ask, by job and option; what jobs hold that run."""
+
+    have: int
+    asks: dict[tuple[str, int], int]
+    held: dict[str, int]
+
+
+def rows(round_: Raw) -> Iterator[Row]:
+    """Yield the rows of capacity: of each resource and all sets of models, and of quotas."""
+    jobs, kinds = round_["jobs"], {one.get("gpu_model", "") for one in round_["cluster"]["hosts"]}
+    pending = [(job, m) for job in jobs if "running" not in job for m in modes(round_, job)]
+    runs = [(job, _run(round_, job), job["running"]["tasks"]) for job in jobs if "running" in job]
+    for n, resource in product(range(1, len(kinds) + 1), ("gpu", "cpu")):
+        for models in map(set, combinations(sorted(kinds), n)):
+            hosts = [one for one in _hosts(round_) if one.get("gpu_model", "") in models]
+            names = {one["name"] for one in hosts}
+            yield Row(
+                sum(
+                    one["gpus"] * WHOLE if resource == "gpu" else one.get("cpu", 0) for one in hosts
+                ),
+                {
+                    (job["name"], m.option): m.tasks * getattr(m, resource) * (m.allowed <= models)
+                    for job, m in pending
+                },
+                {
+                    job["name"]: sum(one["host"] in names for one in tasks) * getattr(m, resource)
+                    for job, m, tasks in runs
+                },
+            )
+    for tenant in round_.get("tenants", ()):
+        mine = {job["name"]: job.get("tenant") == tenant["name"] for job in jobs}
+        asks = {(j["name"], m.option): m.tasks * m.gpu * mine[j["name"]] for j, m in pending}
+        held = {j["name"]: len(tasks) * m.gpu * mine[j["name"]] for j, m, tasks in runs}
+        yield Row(tenant["quota"]["gpu"], asks, held)
+
+
+def _fault(
+    round_: Raw, named: dict[str, Begins], running: dict[str, int], capacity: Sequence[Row]
+) -> str:
     """Return the rule that a schedule breaks, "" if it is valid."""
     for job in round_["jobs"]:
         for before in job["stage"].get("after", ()):
             done = running[before] if before in running else named[before].end
             if job["name"] in named and min(named[job["name"]].at) < done:
                 return "stage_order"
-    kinds = sorted({host.get("gpu_model", "") for host in round_["cluster"]["hosts"]})
-    sets = [
-        frozenset(one)
-        for one in chain.from_iterable(combinations(kinds, n) for n in range(1, len(kinds) + 1))
-    ]
-    ends = [one.end for one in named.values()]
-    for t in range(int(round_["now"]), max([0, *ends])):
-        active = [
-            (one.mode, name, sum(at <= t < at + one.mode.seconds for at in one.at))
+    for t in range(int(round_["now"]), max([0, *(one.end for one in named.values())])):
+        active = {
+            (name, one.mode.option): sum(at <= t < at + one.mode.seconds for at in one.at)
             for name, one in named.items()
-        ]
-        if not _within(round_, active, [n for n, end in running.items() if t < end], sets):
-            return "stage_capacity"
+        }
+        for row in capacity:
+            held = sum(row.held[name] for name, end in running.items() if t < end)
+            asked = sum(units * row.asks[of] for of, units in active.items())
+            if asked > max(0, row.have - held):
+                return "stage_capacity"
     return ""
-
-
-def _within(
-    round_: Raw,
-    active: Sequence[tuple[Mode, str, int]],
-    held: Sequence[str],
-    sets: Sequence[frozenset[str]],
-) -> bool:
-    """Whether units that run at one time fit beside those jobs that ran before."""
-    jobs = {job["name"]: job for job in round_["jobs"]}
-    by_name = {host["name"]: host for host in _hosts(round_)}
-    for resource in ("gpu", "cpu"):
-        for models in sets:
-            have = sum(
-                host["gpus"] * WHOLE if resource == "gpu" else host.get("cpu", 0)
-                for host in by_name.values()
-                if host.get("gpu_model", "") in models
-            )
-            for name in held:
-                for task in jobs[name]["running"]["tasks"]:
-                    host = by_name.get(task["host"])
-                    if host is not None and host.get("gpu_model", "") in models:
-                        have -= _held(round_, jobs[name], resource)
-            asked = sum(
-                units * mode.tasks * getattr(mode, resource)
-                for mode, _, units in active
-                if mode.allowed <= models
-            )
-            if asked > max(0, have):
-                return False
-    for tenant in round_.get("tenants", ()):
-        have = tenant["quota"]["gpu"]
-        for name in held:
-            if jobs[name].get("tenant") == tenant["name"]:
-                have -= _held(round_, jobs[name], "gpu") * len(jobs[name]["running"]["tasks"])
-        mine = [one for one in active if jobs[one[1]].get("tenant") == tenant["name"]]
-        if sum(units * mode.tasks * mode.gpu for mode, _, units in mine) > max(0, have):
-            return False
-    return True
-
-
-def _held(round_: Raw, job: Raw, resource: str) -> int:
-    """Return what a task of a running job holds."""
-    option: int = job["running"].get("option", 0)
-    mode = modes(round_, job)[option]
-    return mode.gpu if resource == "gpu" else mode.cpu
 
 
 def _places(round_: Raw, named: dict[str, Begins], now: int) -> dict[str, list[Raw]] | None:
@@ -262,7 +250,7 @@ def _places(round_: Raw, named: dict[str, Begins], now: int) -> dict[str, list[R
     for job in round_["jobs"]:
         for task in job.get("running", {}).get("tasks", ()):
             free[task["host"]] -= set(task.get("gpus", ()))
-            cpu[task["host"]] -= _held(round_, job, "cpu")
+            cpu[task["host"]] -= _run(round_, job).cpu
     tasks = [
         (name, one.mode)
         for name, one in named.items()

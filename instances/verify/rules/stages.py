@@ -27,6 +27,7 @@ from placewright.instances.verify.reading import (
     reserved_places,
 )
 from placewright.instances.verify.result import Finding, rules
+from placewright.instances.verify.rules.deadline.leases import Models, union_closure
 from placewright.instances.verify.rules.gang.limits import asked_by
 from placewright.instances.verify.rules.gang.terms import PLACEMENT_TERMS
 from placewright.topology.units import UNLIMITED, WHOLE_GPU
@@ -35,6 +36,8 @@ from placewright.topology.units import UNLIMITED, WHOLE_GPU
 
 
 KIND = "schedule"
+NO_MODEL = ""
+"""The GPU model of hosts without GPUs."""
 
 
 class Entry(NamedTuple):
@@ -167,31 +170,29 @@ def stage_order(reading: Reading) -> Iterator[Finding]:
 
 def stage_capacity(reading: Reading) -> Iterator[Finding]:
     """Replay the schedule: at no time is more asked than what runs leaves, in counts."""
-    named = entries(reading)
-    for row in _rows(reading):
+    named, now, counts = entries(reading), reading.round.now, _Counts(reading)
+    for row in counts.rows():
         pending, running = Counter[int](), Counter[int]()
         for entry in named.values():
-            changes = running if entry.job.running is not None else pending
-            amount = row.held(entry) if entry.job.running is not None else row.asked(entry)
             if entry.job.running is not None:
-                changes[reading.round.now] += amount
-                changes[entry.said.end] -= amount
+                held = counts.held(row, entry)
+                running[now] += held
+                running[entry.said.end] -= held
                 continue
-            each = amount // _tasks(entry.option) if entry.said.waves else amount
+            each = counts.asked(row, entry) // _tasks(entry.option)
             seconds = entry.stage.seconds(entry.said.option)
-            for begin, count in entry.begins():
-                taken = each * (count if entry.said.waves else 1)
-                pending[begin] += taken
-                pending[begin + seconds] -= taken
+            for begin, tasks in entry.begins():
+                pending[begin] += each * tasks
+                pending[begin + seconds] -= each * tasks
         times = sorted({*pending, *running})
         asks = accumulate(pending[time] for time in times)
         holds = accumulate(running[time] for time in times)
         for time, asked, held in zip(times, asks, holds, strict=True):
-            if asked > max(0, row.capacity - held):
+            if asked > (left := max(0, row.capacity - held)):
                 yield Finding(
                     ("sections",),
-                    f"jobs of the schedule ask {asked:,} of {row.name} at {time} s; expected at "
-                    f"most {max(0, row.capacity - held):,}, which what runs leaves",
+                    f"jobs of the schedule ask {asked:,} of {row.text} at {time} s; expected at "
+                    f"most {left:,}, which what runs leaves",
                 )
                 break
 
@@ -254,124 +255,94 @@ def _at_once(begins: tuple[tuple[int, int], ...], seconds: int) -> int:
 # Capacity in counts: a row per resource and set of GPU models, per quota, per pool of the cluster.
 
 
-class _Row:
-    """What some hosts, a quota or a pool have of a resource."""
+class _Row(NamedTuple):
+    """What hosts of some GPU models have of a resource; else a tenant's quota, or a pool."""
 
-    def __init__(self, reading: Reading, name: str, resource: str, capacity: int) -> None:
-        self._reading, self.name, self._resource = reading, name, resource
-        self.capacity = capacity
-
-    def asked(self, entry: Entry) -> int:
-        """Return what a pending job asks, all tasks at once."""
-        raise NotImplementedError
-
-    def held(self, entry: Entry) -> int:
-        """Return what a running job holds."""
-        return self.asked(entry)
+    text: str
+    resource: str
+    capacity: int
+    models: Models | None = None
+    tenant: str | None = None
+    per_job: bool = False
 
 
-class _HostRow(_Row):
-    """What hosts of some GPU models have."""
+class _Counts:
+    """What there is, asked and held in counts, beside unhealthy hosts and what is reserved."""
 
-    def __init__(self, reading: Reading, resource: str, models: frozenset[str | None]) -> None:
-        self._models, self._reserved = models, reserved_gpus(reading.round, reading.cluster)
-        self._closed, _ = reserved_places(reading.round)
-        total = 0
-        for name, host in reading.cluster.hosts.items():
-            if self._is_mine(reading, name) and resource == "gpu":
-                gpus = host.hardware.gpus - len(self._reserved.get(name, ()))
-                total += gpus * WHOLE_GPU
-            elif self._is_mine(reading, name):
-                total += host.hardware.capacity.get(resource, 0)
-        there = ", ".join(sorted(model for model in models if model is not None))
-        super().__init__(reading, f"{resource} of {there or 'hosts'}", resource, total)
+    def __init__(self, reading: Reading) -> None:
+        hosts, (closed, _) = reading.cluster.hosts, reserved_places(reading.round)
+        self._reading, self._reserved = reading, reserved_gpus(reading.round, reading.cluster)
+        self._every = frozenset(host.hardware.gpu_model or NO_MODEL for host in hosts.values())
+        self._open = {
+            name: host.hardware
+            for name, host in hosts.items()
+            if host.healthy and name not in closed
+        }
 
-    def _is_mine(self, reading: Reading, name: str) -> bool:
-        host = reading.cluster.hosts[name]
-        return host.healthy and name not in self._closed and host.hardware.gpu_model in self._models
+    def rows(self) -> Iterator[_Row]:
+        """Yield the rows; those of hosts for all unions of sets of models that overlap."""
+        have, sets = Counter[tuple[str, str]](), defaultdict[str, set[Models]](set)
+        for name, host in self._open.items():
+            gpus = host.gpus - len(self._reserved.get(name, ()))
+            for resource, amount in {**host.capacity, "gpu": gpus * WHOLE_GPU}.items():
+                have[resource, host.gpu_model or NO_MODEL] += amount
+        for job in self._reading.given.jobs:
+            for group in (group for option in job.options for group in option.groups):
+                for resource in _amounts(group) if job.name in self._reading.jobs else ():
+                    sets[resource].add(self._allowed(group))
+        for resource, mine in sets.items():
+            for models in union_closure(mine):
+                capacity = sum(have[resource, model] for model in models)
+                if capacity < UNLIMITED:
+                    there = ", ".join(sorted(models - {NO_MODEL})) or "hosts"
+                    yield _Row(f"{resource} of {there}", resource, capacity, models)
+        for tenant in self._reading.round.tenants:
+            for resource, most in tenant.quota.items():
+                text = f"quota {resource} of {tenant.name}"
+                yield _Row(text, resource, most, tenant=tenant.name)
+        for pool in self._reading.round.cluster.pools:
+            if pool.level is None:
+                text, per_job = f"pool of {pool.resource}", pool.per == "job"
+                yield _Row(text, pool.resource, pool.capacity, per_job=per_job)
 
-    def asked(self, entry: Entry) -> int:
-        """Return what task groups ask that may be on these hosts alone."""
+    def _allowed(self, group: TaskGroup) -> Models:
+        """Return the models of hosts that a group may use."""
+        if group.gpu_models is not None:
+            return self._every & set(group.gpu_models)
+        return self._every - {NO_MODEL} if group.gpu else self._every
+
+    def asked(self, row: _Row, entry: Entry) -> int:
+        """Return what a job asks of a row, all tasks at once."""
+        if row.tenant is not None:
+            mine = entry.job.tenant == row.tenant
+            return asked_by(entry.option)[row.resource] if mine else 0
+        if row.per_job:
+            return entry.option.uses.get(row.resource, 0)
         return sum(
-            group.count * _amounts(group)[self._resource]
+            group.count * _amounts(group)[row.resource]
             for group in entry.option.groups
-            if _allowed(self._reading, group) <= self._models
+            if row.models is None or self._allowed(group) <= row.models
         )
 
-    def held(self, entry: Entry) -> int:
-        """Return what tasks hold that are on these hosts, without reserved GPUs."""
-        total, running = 0, entry.job.running
-        for task in () if running is None else running.tasks:
-            if not self._is_mine(self._reading, task.host):
+    def held(self, row: _Row, entry: Entry) -> int:
+        """Return what a running job holds of a row, of hosts where it is and is not reserved."""
+        if row.models is None or entry.job.running is None:
+            return self.asked(row, entry)
+        total = 0
+        for task in entry.job.running.tasks:
+            group, host = entry.option.groups[task.group], self._open.get(task.host)
+            if host is None or (host.gpu_model or NO_MODEL) not in row.models:
                 continue
-            group = entry.option.groups[task.group]
-            if self._resource == "gpu":
-                free = [g for g in task.gpus if g not in self._reserved.get(task.host, ())]
+            if row.resource == "gpu":
+                free = {*task.gpus}.difference(self._reserved.get(task.host, ()))
                 total += len(free) * min(group.gpu, WHOLE_GPU)
             else:
-                total += _amounts(group)[self._resource]
+                total += _amounts(group)[row.resource]
         return total
 
 
-class _Account(_Row):
-    """A tenant's quota, or a pool of the whole cluster if there is no tenant."""
-
-    def __init__(
-        self, reading: Reading, resource: str, capacity: int, tenant: str | None, per: str
-    ) -> None:
-        name = f"pool of {resource}" if tenant is None else f"quota {resource} of {tenant}"
-        super().__init__(reading, name, resource, capacity)
-        self._tenant, self._per = tenant, per
-
-    def asked(self, entry: Entry) -> int:
-        """Return what a job counts."""
-        if self._tenant not in (None, entry.job.tenant):
-            return 0
-        if self._per == "job":
-            return entry.option.uses.get(self._resource, 0)
-        if self._tenant is not None:
-            return asked_by(entry.option)[self._resource]
-        return sum(
-            group.count * group.resources.get(self._resource, 0) for group in entry.option.groups
-        )
-
-
-def _rows(reading: Reading) -> Iterator[_Row]:
-    sets: defaultdict[str, set[frozenset[str | None]]] = defaultdict(set)
-    for job in reading.given.jobs:
-        for group in (group for option in job.options for group in option.groups):
-            for resource, amount in _amounts(group).items():
-                if amount and job.name in reading.jobs:
-                    sets[resource].add(_allowed(reading, group))
-    for resource, mine in sets.items():
-        family = set(mine)
-        grown = True
-        while grown:
-            joined = {a | b for a in family for b in mine if a & b}
-            grown = not joined <= family
-            family |= joined
-        for models in family:
-            row = _HostRow(reading, resource, models)
-            if row.capacity < UNLIMITED:
-                yield row
-    for tenant in reading.round.tenants:
-        for resource, most in tenant.quota.items():
-            yield _Account(reading, resource, most, tenant.name, "task")
-    for pool in reading.round.cluster.pools:
-        if pool.level is None:
-            yield _Account(reading, pool.resource, pool.capacity, None, pool.per)
-
-
 def _amounts(group: TaskGroup) -> Counter[str]:
-    return Counter({"gpu": group.gpu, **dict(demand(group))})
-
-
-def _allowed(reading: Reading, group: TaskGroup) -> frozenset[str | None]:
-    """Return the GPU models of hosts that a group may use; None stands for hosts without GPUs."""
-    models = {host.hardware.gpu_model for host in reading.cluster.hosts.values()}
-    if group.gpu_models is not None:
-        return frozenset(models & set(group.gpu_models))
-    return frozenset(models - {None} if group.gpu else models)
+    return +Counter({"gpu": group.gpu, **dict(demand(group))})
 
 
 # Terms.

@@ -293,7 +293,7 @@ class LeaseCapacity:
         )
         asking = list(asking)
         sets = {models for job, o in asking for models, _ in self._asked(job.options[o])}
-        self.sets = sorted(_union_closure(sets), key=sorted)
+        self.sets = sorted(union_closure(sets), key=sorted)
         owners = {account for job, _ in asking for account in accounts_of(job)}
         self._limits = [
             (account, resource, most)
@@ -390,7 +390,7 @@ def interval_minima(table: Ints, spans: Spans) -> Ints:
     return least
 
 
-def _union_closure(sets: set[Models]) -> set[Models]:
+def union_closure(sets: set[Models]) -> set[Models]:
     """Return some sets, and the unions of those that overlap."""
     family = set(sets)
     waiting = list(sets)
