@@ -148,7 +148,7 @@ def convert_manifest(
         typer.Option(metavar="KEY=LEVEL", help="The level that an exclusive topology means."),
     ] = None,
 ) -> None:
-    """Turn a manifest of a JobSet or a LeaderWorkerSet into jobs, for whatif -e.
+    """Turn a JobSet, a LeaderWorkerSet or a Workflow (Argo) into jobs, for whatif -e.
 
     What jobs cannot say is counted on stderr.
 

@@ -1,4 +1,4 @@
-"""A manifest of a JobSet or a LeaderWorkerSet becomes jobs that wait."""
+"""A manifest of a JobSet, a LeaderWorkerSet or a Workflow of Argo becomes jobs that wait."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from placewright.instances.converters.kubernetes.records import (
     Texts,
 )
 from placewright.instances.converters.kubernetes.sources import Source, refused
+from placewright.instances.converters.kubernetes.workflow import Workflow, of_workflow
 from placewright.instances.documents.arrangement import Apart, Slices
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -92,10 +93,11 @@ class Manifest(NamedTuple):
 def read_manifest(
     file: str | os.PathLike[str], *, levels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """Turn the JobSets and LeaderWorkerSets of a manifest into jobs, for `whatif -f`.
+    """Turn JobSets, LeaderWorkerSets and Workflows of a manifest into jobs, for `whatif -e`.
 
     A JobSet is one job with a task group for each replicated job. Each replica of a
-    LeaderWorkerSet is a job, whose groups are its leader and its workers.
+    LeaderWorkerSet is a job, whose groups are its leader and its workers. Each task of a
+    Workflow's DAG is a job of policy `stages`.
 
     Parameters
     ----------
@@ -121,15 +123,17 @@ def read_manifest(
                 jobs += _of_job_set(_JobSet.model_validate(raw), levels or {}, book)
             elif kind == "LeaderWorkerSet":
                 jobs += _of_leaders(_LeaderWorkerSet.model_validate(raw), levels or {}, book)
+            elif kind == "Workflow":
+                jobs += of_workflow(Workflow.model_validate(raw), _group, book)
             else:
-                book.leave("objects", "neither a JobSet nor a LeaderWorkerSet", f"{kind}")
+                book.leave("objects", "no JobSet, LeaderWorkerSet or Workflow", f"{kind}")
         except ValidationError as error:
             raise refused(error, Source(name, (), raw)) from None
         except InvalidInputError as error:
             raise error.inside(name) from None
     if not jobs:
         raise InvalidInputError(
-            "expected a JobSet or a LeaderWorkerSet whose pods ask for GPUs",
+            "expected a JobSet or a LeaderWorkerSet whose pods ask for GPUs, or a Workflow",
             file=name,
             show_value=False,
         )

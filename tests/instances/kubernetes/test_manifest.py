@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from placewright import Round
 from placewright.cli.app import main
+from placewright.formulations.stages.bounds import bounds
+from placewright.formulations.stages.problem import compile_stages
 from placewright.instances.converters import read_manifest
 from placewright.instances.errors import InvalidInputError
 
@@ -87,7 +90,7 @@ def test_replicated_jobs_are_task_groups(tmp_path):
     unnamed = "exclusive topology by example.com/rack, which no --level names"
     assert made.book.lines() == [
         "objects: 1 of 2 in the round",
-        "left out: 1 object: neither a JobSet nor a LeaderWorkerSet: Service",
+        "left out: 1 object: no JobSet, LeaderWorkerSet or Workflow: Service",
         f"not said by the round: {unnamed}: train/driver, train/workers",
         "not said by the round: nodes by label (zone): train/workers",
     ]
@@ -129,7 +132,10 @@ def test_examples():
     ("text", "said"),
     [
         ("- 1\n", "expected an object of Kubernetes"),
-        ("kind: Service\n", "expected a JobSet or a LeaderWorkerSet whose pods ask for GPUs"),
+        (
+            "kind: Service\n",
+            "expected a JobSet or a LeaderWorkerSet whose pods ask for GPUs, or a Workflow",
+        ),
         (JOB_SET.replace("replicas: 2", "replicas: many"), "replicatedJobs[1].replicas: 'many'"),
         (LEADER.replace("replicas: 2", "replicas: 20000"), "spec.replicas: 20000: expected at"),
         (LEADER.replace("gpu: 4", "gpu: x"), "limits['nvidia.com/gpu']: 'x': expected a quantity"),
@@ -153,3 +159,65 @@ def test_what_if_it_were_submitted(tmp_path, capsys):
     assert "Jobs: 1 of 1 new jobs run." in capsys.readouterr().out
     assert main(["convert", "manifest", given, "-o", made, "--level", "rack"]) == 2
     assert "expected KEY=LEVEL" in capsys.readouterr().err
+
+
+WORKFLOW = """
+kind: Workflow
+metadata: {generateName: nightly-}
+spec:
+  entrypoint: main
+  templates:
+    - name: main
+      dag:
+        tasks:
+          - {name: train, template: gpu}
+          - {name: score, template: gpu, dependencies: [train], withItems: [a, b, c]}
+          - {name: report, template: cpu, depends: "score.Succeeded && (train || train.Failed)"}
+    - name: gpu
+      activeDeadlineSeconds: 600
+      nodeSelector: {nvidia.com/gpu.product: H100}
+      container: {resources: {limits: {nvidia.com/gpu: 1, cpu: 2}}}
+    - {name: cpu, activeDeadlineSeconds: 60, script: {resources: {requests: {cpu: 500m}}}}
+"""
+
+
+def test_a_workflow_of_argo_is_jobs_with_stages(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(WORKFLOW)
+    made = read_manifest(tmp_path / "w.yaml")
+    assert [
+        (
+            job.name,
+            job.stage.task_s,
+            job.stage.after,
+            job.stage.gang,
+            job.options[0].groups[0].count,
+        )
+        for job in made.jobs
+        if job.stage
+    ] == [
+        ("nightly/train", 600, (), True, 1),
+        ("nightly/score", 600, ("nightly/train",), False, 3),
+        ("nightly/report", 60, ("nightly/score", "nightly/train"), True, 1),
+    ]
+    assert any("not all tasks before" in line for line in made.book.lines())
+    hosts = [{"name": "h", "gpus": 2, "gpu_model": "H100", "cpu": 8}]
+    round_ = Round.of({"hosts": hosts}, made.jobs, policy={"formulation": "stages"})
+    assert bounds(compile_stages(round_))["makespan"] == 600 + 1200 + 60
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("entrypoint: main", "entrypoint: gpu", "expected a template with a dag"),
+        ("activeDeadlineSeconds: 600", "retries: 3", "task train needs a template"),
+        ("activeDeadlineSeconds: 600", "activeDeadlineSeconds: 1000000000", "1 to 100,000,000"),
+        ("withItems: [a, b, c]", "withParam: x", "items that are not listed"),
+        ("generateName: nightly-", "generateName: '{{x}}'", "w.yaml"),
+    ],
+)
+def test_a_workflow_that_says_too_little_is_refused(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "w.yaml").write_text(WORKFLOW.replace(old, new))
+    with pytest.raises(InvalidInputError, match=said):
+        read_manifest(tmp_path / "w.yaml")
