@@ -104,7 +104,10 @@ class _Rule(Parallel):
         self._pipelines = pipelines_of(problem)
         work = np.bincount(self._pipelines, weights=work_shares(problem))
         keys: dict[str, Any] = {"fifo": comes, "fair": comes, "shortest": work[self._pipelines]}
-        keys["critical_path"] = -(problem.tail + problem.shortest)
+        path = problem.seconds[[modes.start for modes in problem.modes]]
+        for j in reversed(problem.order):
+            path[j] += path[list(problem.successors[j])].max(initial=0)
+        keys["critical_path"] = -path
         super().__init__(problem, np.argsort(keys[rule], kind="stable"))
         self._is_fair, self._comes = rule == "fair", comes
 
