@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 
 import numpy as np
 
@@ -61,15 +63,10 @@ class Problem:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """Jobs, each after all those that it waits for."""
-        waits, done = np.bincount(self.after, minlength=len(self.jobs)).tolist(), []
-        ready = [j for j, count in enumerate(waits) if not count]
-        while ready:
-            done.append(j := ready.pop())
-            for k in self.successors[j]:
-                waits[k] -= 1
-                if not waits[k]:
-                    ready.append(k)
-        return tuple(done)
+        graph = TopologicalSorter[int](dict.fromkeys(range(len(self.jobs)), ()))
+        for before, after in zip(self.before.tolist(), self.after.tolist(), strict=True):
+            graph.add(after, before)
+        return tuple(graph.static_order())
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
@@ -176,20 +173,15 @@ class Problem:
 
     def timed(self, schedule: Schedule) -> tuple[Timed, ...]:
         """Return when each job of the problem runs, by its index in the round."""
-        now, found = self.round.now, []
-        waves: list[list[tuple[int, int]]] = [[] for _ in self.jobs]
-        for w in np.lexsort((schedule.begin, schedule.job)).tolist():
-            mine = waves[int(schedule.job[w])]
-            begin, units = now + int(schedule.begin[w]), int(schedule.units[w])
-            if mine and mine[-1][0] == begin:
-                units += mine.pop()[1]
-            mine.append((begin, units))
-        for j, mine in enumerate(waves):
-            mode = int(schedule.mode[j])
-            option, seconds = int(self.option[mode]), int(self.seconds[mode])
-            begins = tuple((begin, begin + seconds, units) for begin, units in mine)
-            found.append(Timed(self.jobs[j], option, begins))
-        return tuple(found)
+        at, seconds = self.round.now + schedule.begin, self.seconds[schedule.mode].tolist()
+        begun = Counter[tuple[int, int]]()
+        for j, begin, units in zip(schedule.job.tolist(), at.tolist(), schedule.units, strict=True):
+            begun[j, begin] += int(units)
+        waves: list[list[tuple[int, int, int]]] = [[] for _ in self.jobs]
+        for (j, begin), units in sorted(begun.items()):
+            waves[j].append((begin, begin + seconds[j], units))
+        options = self.option[schedule.mode].tolist()
+        return tuple(map(Timed, self.jobs, options, map(tuple, waves)))
 
 
 def compile_stages(round_: Round) -> Problem:

@@ -102,15 +102,12 @@ def _active(problem: Problem) -> int:
 
 def _places(state: _Run) -> Iterator[Candidate | Bound]:
     """Place what the best schedule begins now as well as the gang formulation can."""
-    if state.schedule is not None:
-        found = place(state.problem, state.schedule, "places", state.session)
-        yield found.candidate
+    yield from _candidate(state, "places", state.session)
 
 
-def _candidate(state: _Run, source: str) -> Iterator[Candidate]:
+def _candidate(state: _Run, source: str, session: Session | None = None) -> Iterator[Candidate]:
     if state.schedule is not None:
-        found = place(state.problem, state.schedule, source)
-        yield found.candidate
+        yield place(state.problem, state.schedule, source, session)
 
 
 def _better(problem: Problem, one: Schedule, other: Schedule) -> bool:

@@ -63,30 +63,17 @@ class StagesDecider:
         now, timed = self._round.now, {one.job: one for one in self._schedule(candidate)}
         entries = []
         for j, job in enumerate(self._round.jobs):
-            waves = list(timed[j].waves) if j in timed else []
-            option = timed[j].option if j in timed else 0
-            if job.running is not None:
-                option = job.running.option
-                waves = [
-                    (
-                        now if job.running.started is None else job.running.started,
-                        end_of(job, now),
-                        1,
-                    )
-                ]
+            if job.running is None:
+                option, waves = timed[j].option, timed[j].waves
+            else:
+                option, started = job.running.option, job.running.started
+                waves = ((now if started is None else started, end_of(job, now), 1),)
             gang = job.running is not None or (job.stage is not None and job.stage.gang)
-            entries.append(
-                {
-                    "job": job.name,
-                    "option": option,
-                    "start": waves[0][0],
-                    "end": max(end for _, end, _ in waves),
-                    "tasks": sum(group.count for group in job.options[option].groups)
-                    if gang
-                    else most_at_once(waves),
-                    "waves": [] if gang else [[begin, tasks] for begin, _, tasks in waves],
-                }
-            )
+            tasks = sum(group.count for group in job.options[option].groups)
+            entry = {"job": job.name, "option": option, "start": waves[0][0], "end": waves[-1][1]}
+            entry["tasks"] = tasks if gang else most_at_once(waves)
+            entry["waves"] = [] if gang else [[begin, tasks] for begin, _, tasks in waves]
+            entries.append(entry)
         yield {"kind": "schedule", "jobs": entries}
         yield collective_section(self._round, self._cluster, candidate)
 

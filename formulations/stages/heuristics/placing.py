@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,17 +24,9 @@ VALUE = "value"
 MOST_VALUE = 10**6
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A plan, and its schedule: what it begins now has a place."""
-
-    candidate: Candidate
-    schedule: Schedule
-
-
 def place(
     problem: Problem, schedule: Schedule, source: str, session: Session | None = None
-) -> Placed:
+) -> Candidate:
     """Return a plan of a schedule, in which whoever finds no place now begins later.
 
     Without a session places are found by best fit alone.
@@ -43,45 +35,35 @@ def place(
     for attempt in range(parameters.PARAMETERS.max_placing_rounds):
         gangs = _Gangs(problem, schedule)
         found = gangs.lift(gangs.plan(session), source)
-        begun = _begun(problem, schedule, found)
+        begun = _begun(problem, found)
         now = schedule.begin == 0
         wanted = np.bincount(schedule.job[now], schedule.units[now], minlength=len(problem.jobs))
         failed = [j for j in np.flatnonzero(wanted).tolist() if begun.get(j, (0, 0))[1] < wanted[j]]
         if not failed:
-            return Placed(_with_schedule(problem, schedule, found), schedule)
+            break
         last = attempt == parameters.PARAMETERS.max_placing_rounds - 1
         barred = frozenset(range(len(problem.jobs)) if last else barred.union(failed))
-        schedule = _anew(problem, schedule, Begun(begun, barred, _next_event(problem, begun)))
-    return Placed(_with_schedule(problem, schedule, found), schedule)
+        beside = Begun(begun, barred, _next_event(problem, begun))
+        others = [serial(problem, schedule, beside), *list_schedules(problem, beside)]
+        schedule = min(others, key=lambda one: value_of(problem, one))
+    return replace(found, schedule=problem.timed(schedule))
 
 
 def complete(problem: Problem, candidate: Candidate) -> tuple[Timed, ...]:
     """Return the best list schedule beside what a candidate starts; all others begin later."""
-    begun = {}
-    for j, index in enumerate(problem.jobs):
-        option, places = candidate.starts.get(index, (-1, ()))
-        for mode in problem.modes[j]:
-            if problem.option[mode] == option:
-                begun[j] = mode, 1 if problem.units[mode] == 1 else len(places)
-    barred = frozenset(range(len(problem.jobs)))
+    begun, barred = _begun(problem, candidate), frozenset(range(len(problem.jobs)))
     rest = list_schedules(problem, Begun(begun, barred, _next_event(problem, begun)))
     return problem.timed(min(rest, key=lambda one: value_of(problem, one)))
 
 
-def _with_schedule(problem: Problem, schedule: Schedule, found: Candidate) -> Candidate:
-    return Candidate(
-        found.starts, found.source, slots=found.slots, schedule=problem.timed(schedule)
-    )
-
-
-def _begun(problem: Problem, schedule: Schedule, found: Candidate) -> dict[int, tuple[int, int]]:
+def _begun(problem: Problem, plan: Candidate) -> dict[int, tuple[int, int]]:
     """Return mode and units of each job of the problem that a plan begins."""
     begun = {}
     for j, index in enumerate(problem.jobs):
-        if index in found.starts:
-            mode = int(schedule.mode[j])
-            gang = problem.units[mode] == 1
-            begun[j] = mode, 1 if gang else len(found.starts[index][1])
+        option, places = plan.starts.get(index, (-1, ()))
+        for mode in problem.modes[j]:
+            if problem.option[mode] == option:
+                begun[j] = mode, 1 if problem.units[mode] == 1 else len(places)
     return begun
 
 
@@ -89,12 +71,6 @@ def _next_event(problem: Problem, begun: dict[int, tuple[int, int]]) -> int:
     """Return when something ends, at the earliest; the next second if nothing runs."""
     ends = [int(problem.seconds[mode]) for mode, _ in begun.values()]
     return min([*problem.times[1:].tolist(), *ends], default=1)
-
-
-def _anew(problem: Problem, schedule: Schedule, begun: Begun) -> Schedule:
-    """Return the best schedule beside what has begun."""
-    found = [serial(problem, schedule, begun), *list_schedules(problem, begun)]
-    return min(found, key=lambda one: value_of(problem, one))
 
 
 def value_of(problem: Problem, schedule: Schedule) -> tuple[int, ...]:
