@@ -211,12 +211,14 @@ class Loop(Book):
         return wakes if every is None else max(wakes, self.last_decision + every)
 
     def _advance(self, time: int) -> None:
+        first = self.sample_at
         while self.sample_at <= time:
-            waiting = len(self.alive) - len(self.place)
-            fragments = sum(map(self._unusable.__getitem__, self.ledger.free))
-            self.samples.append(
-                (self.sample_at, self.busy_gpus, len(self.place), waiting, fragments, self._jain())
-            )
+            # Nothing changes in between, so that all but the first and the last repeat the second.
+            if self.sample_at <= first + HOUR_US or self.sample_at + HOUR_US > time:
+                waiting = len(self.alive) - len(self.place)
+                fragments = sum(map(self._unusable.__getitem__, self.ledger.free))
+                held = (self.busy_gpus, len(self.place), waiting, fragments, self._jain())
+            self.samples.append((self.sample_at, *held))
             self.sample_at += HOUR_US
         self.busy_gpu_us += self.busy_gpus * (time - self.now)
         if self.several_models:
