@@ -24,8 +24,8 @@ from placewright.rounds import prove_bounds, solve_round
 
 drawn = generate(regions=4, datasets=48, jobs=240, gpus=1600, seed=3)
 greedy = solve_round(drawn, time_limit=0)
-plan = solve_round(drawn, time_limit=15, deterministic=True)
-bounds = prove_bounds(drawn, plan, time_limit=10)
+plan = solve_round(drawn, time_limit=3, deterministic=True)
+bounds = prove_bounds(drawn, plan, time_limit=2)
 
 print(json.dumps({
     "greedy": greedy.model_dump(mode="json"),
@@ -50,6 +50,8 @@ print(json.dumps({
     "started": ANNEALING._maker is not None,
 }))
 """
+pytestmark = pytest.mark.xdist_group("without numba")
+
 MISSING = "numba is not installed (pip install 'placewright[replicas]')"
 
 
