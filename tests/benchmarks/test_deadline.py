@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.deadline.models.time_indexed import build
 from placewright.formulations.deadline.problem.problem import NONE, Problem, Schedule
 from placewright.solver import InProcess, Limits
@@ -153,14 +154,14 @@ def problems(draw: st.DrawFn) -> Problem:
 
 
 @given(problems())
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 def test_every_rule_makes_a_schedule_that_fits(bench: SimpleNamespace, asked: Problem) -> None:
     for name, rule in bench.lease_rules.RULES.items():
         assert rule(asked).fits(asked), name
 
 
 @given(problems())
-@settings(max_examples=40)
+@settings(max_examples=examples(day=15, nightly=40))
 def test_the_artifacts_program_is_as_good_as_the_exact_model(
     bench: SimpleNamespace, asked: Problem
 ) -> None:

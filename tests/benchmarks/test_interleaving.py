@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright import Plan, Round, verify
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.traces.muri import CONTENTION, RESOURCES
@@ -110,7 +111,7 @@ def test_weights_count_where_the_term_says_so(bench: SimpleNamespace) -> None:
     hosts=st.lists(st.sampled_from([1, 3, 4, 8, 8]), min_size=1, max_size=4),
     asked=st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=8),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 def test_groups_are_placed_exactly_if_blocks_of_each_size_suffice(
     bench: SimpleNamespace, hosts: list[int], asked: list[int]
 ) -> None:
@@ -140,7 +141,7 @@ def test_what_does_not_fit_is_no_plan(bench: SimpleNamespace) -> None:
 
 
 @given(st.lists(st.integers(1, 99), min_size=15, max_size=15))
-@settings(max_examples=40)
+@settings(max_examples=examples(day=15, nightly=40))
 def test_blossom_finds_the_heaviest_matching_and_greedy_half_of_it(
     bench: SimpleNamespace, weights: list[int]
 ) -> None:

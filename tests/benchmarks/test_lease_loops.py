@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.converters.support.trace_rounds import TraceJob
 from placewright.rounds.replay.lease_decider import Served
 
@@ -84,7 +85,7 @@ def traces(draw: st.DrawFn) -> tuple[TraceJob, ...]:
 
 
 @given(traces(), st.integers(4, 6), st.integers(0, 4))
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 def test_no_rule_beats_the_bound_or_runs_a_job_too_short(
     bench: SimpleNamespace, jobs: tuple[TraceJob, ...], gpus: int, rule: int
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from examples import examples
 from placewright.cli.views.gang.chart import (
     CONDITIONS,
     Entry,
@@ -86,7 +87,7 @@ def test_jobs_that_take_turns_stand_side_by_side_and_hold_the_gpu_once():
     assert parts.used(1).tolist() == [1000]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(day=15, nightly=50))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 300)), max_size=12))
 def test_parts_of_a_gpu_never_overlap(shares):
     held, used = [], [0] * 4

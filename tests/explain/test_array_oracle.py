@@ -37,7 +37,7 @@ class BothOracles:
 @pytest.mark.parametrize(
     ("policy", "seeds"),
     [
-        ("gang", examples(day=8, nightly=60)),
+        ("gang", examples(day=4, nightly=60)),
         ("cells", examples(day=8, nightly=18)),
         ("queue", examples(day=8, nightly=25)),
         ("pools", examples(day=5, nightly=25)),

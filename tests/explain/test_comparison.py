@@ -80,7 +80,7 @@ def tiny_rounds(seeds: range) -> Iterator[tuple[int, Round]]:
 def test_proven_differences_agree_with_all_plans_of_tiny_rounds():
     found = dict.fromkeys(("proven", "same", "undecided"), 0)
     asked = 0
-    for seed, round_ in tiny_rounds(range(examples(day=25, nightly=120))):
+    for seed, round_ in tiny_rounds(range(examples(day=12, nightly=120))):
         rng = Random(f"edit {seed}")
         try:
             edits = parse_edits({"edits": [drawn_edit(round_, rng)]})
@@ -107,13 +107,13 @@ def test_proven_differences_agree_with_all_plans_of_tiny_rounds():
                 assert true * one.difference > 0, (seed, one)
             elif one.verdict == "same":
                 assert true == 0, (seed, one)
-    assert asked >= examples(day=6, nightly=40), asked
+    assert asked >= examples(day=3, nightly=40), asked
     assert min(found.values()) >= examples(day=0, nightly=5), found
 
 
 def test_an_edit_that_changes_nothing_gives_an_empty_comparison():
     """The second search is begun with the first plan, and ends with it."""
-    count, rounds = 0, examples(day=6, nightly=20)
+    count, rounds = 0, examples(day=2, nightly=20)
     for policy in (gang, interleaving, deadline, geo, replicas):
         seed = 0
         wanted = count + rounds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from examples import examples
 from fuzz.explanations.samples import waiting
 from fuzz.policies.gang import POLICY
 from placewright.explain.conflict import SolvingOracle, plan_that_starts
@@ -16,7 +17,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.edits.apply import apply_edits
 from placewright.instances.verify import verify
 
-ROUNDS = 30
+ROUNDS = examples(day=8, nightly=30)
 
 
 def corrections(seeds: range) -> Iterator[tuple[Round, str, Correction]]:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policy import TooManyPlansError
 from placewright.explain.explain_job import explain_job
@@ -66,7 +67,7 @@ def test_bundled_rounds(name: str, job: str) -> None:
 def test_conflicts_of_random_rounds_are_proven(policy: str) -> None:
     draw = import_module(f"fuzz.policies.{policy}").POLICY.draw
     proven = undecided = not_minimal = 0
-    for seed in range(15):
+    for seed in range(examples(day=5, nightly=15)):
         try:
             round_ = read(draw(Random(seed)))
         except TooManyPlansError:
@@ -83,7 +84,7 @@ def test_conflicts_of_random_rounds_are_proven(policy: str) -> None:
                 assert found.proof.blocked is not None
                 not_minimal += not found.proof.minimal
                 proven += 1
-    assert proven > 5
+    assert proven > examples(day=1, nightly=5)
     # Bounds of jobs without GPUs are loose there: some questions stay open, none is answered wrong.
     assert undecided + not_minimal <= (proven if policy == "deadline" else 1)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
@@ -82,7 +83,7 @@ def check(values: Values, best: Values | None, loss: Loss) -> None:
 
 def test_the_interval_holds_the_true_loss_and_is_a_point_beside_proven_plans() -> None:
     points = never = 0
-    for raw, round_, plan, job in asked(range(60)):
+    for raw, round_, plan, job in asked(range(examples(day=20, nightly=60))):
         try:
             best = best_that_starts(raw, job)
         except TooManyPlansError:
@@ -99,8 +100,8 @@ def test_the_interval_holds_the_true_loss_and_is_a_point_beside_proven_plans() -
         if best is not None and plan.certificate.status == "optimal":
             assert loss.at_least == loss.at_most
             points += 1
-    assert points >= 5
-    assert never >= 5
+    assert points >= examples(day=1, nightly=5)
+    assert never >= examples(day=1, nightly=5)
 
 
 def round_of(*jobs: dict[str, Any], **policy: Any) -> Round:

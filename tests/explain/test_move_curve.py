@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from fuzz.play import read, read_plan
 from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
@@ -68,8 +69,13 @@ def check_curve(round_: Round, plan: Plan) -> int:
 
 
 def test_points_are_valid_plans_each_better_than_those_with_fewer_moves():
-    longest = [check_curve(round_, plan) for round_, plan in placements(range(40))]
-    assert len(longest) > 20  # the others have cells, backfilling or too many plans
+    longest = [
+        check_curve(round_, plan)
+        for round_, plan in placements(range(examples(day=15, nightly=40)))
+    ]
+    assert len(longest) > examples(
+        day=6, nightly=20
+    )  # the others have cells, backfilling or too many plans
     assert max(longest) >= 1
 
 
@@ -80,7 +86,7 @@ def test_a_curve_verifies_at_most_two_plans_for_each_point_that_it_shows(monkeyp
         checked.append(plan)
         return verify(round_, plan)
 
-    for round_, plan in islice(placements(range(40)), 10):
+    for round_, plan in islice(placements(range(examples(day=15, nightly=40))), 10):
         checked.clear()
         monkeypatch.setattr(move_curve, "verify", noted)
         points = Moves(round_, plan, isolation="none").curve.points

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from examples import examples
 from fuzz.explanations.samples import waiting
 from fuzz.policies.gang import POLICY
 from placewright.explain.conflict import SolvingOracle
@@ -29,7 +30,7 @@ STATED = {
     Reason.NOT_CHOSEN,
 }
 LATER = {Reason.CAPACITY, Reason.DISPLACED_BY_PRIORITY, Reason.NOT_CHOSEN}
-ROUNDS = 40
+ROUNDS = examples(day=12, nightly=40)
 
 
 class Asked:

@@ -17,7 +17,7 @@ from placewright.formulations.gang import parameters
 from placewright.instances.verify import verify
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = examples(day=4, nightly=10)
+ROUNDS = examples(day=2, nightly=10)
 POLICIES = (
     "gang",
     "priorities",

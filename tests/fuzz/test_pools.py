@@ -18,7 +18,7 @@ from placewright.instances.verify.rules.gang.limits import Pools
 from placewright.instances.verify.rules.gang.preemption import PutBack
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = examples(day=12, nightly=100)
+ROUNDS = examples(day=6, nightly=100)
 FEATURES = {
     "pools",
     "running jobs",

@@ -15,7 +15,7 @@ import fuzz.run
 from examples import examples
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = examples(day=20, nightly=200)
+ROUNDS = examples(day=10, nightly=200)
 FEATURES = {
     "a job is to migrate",
     "a job is to preempt",

@@ -124,7 +124,7 @@ def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
 ) -> None:
     refuted, believed = Counter[Reason](), Counter[Reason]()
     wrong, unseen = Counter[str](), Counter[str]()
-    for seed in range(examples(day=50, nightly=150)):
+    for seed in range(examples(day=20, nightly=150)):
         policy = fuzz.policies.POLICIES[name]
         round_ = fuzz.play.read(policy.draw(Random(f"reasons {seed}")))
         plan = solve_round(round_, isolation="none", time_limit=0.0)

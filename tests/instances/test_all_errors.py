@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.cli.app import main
 from placewright.cli.interrupts import ExitCode
 from placewright.instances import load_round
@@ -212,7 +213,7 @@ def paths_of(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
         yield from paths_of(inner, (*here, part))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(day=15, nightly=60), deadline=None)
 @given(st.lists(VALUES, min_size=1), st.data())
 def test_each_path_has_the_line_on_which_its_key_or_entry_stands(values, data):
     text = json.dumps({"top": values}, indent=0, ensure_ascii=False)

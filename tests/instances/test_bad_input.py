@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances import load, load_cluster, load_plan, load_round, round_digest
 from placewright.instances.errors import InvalidInputError, printable
 from placewright.instances.io.files import parse_plan, parse_round
@@ -532,7 +533,7 @@ def test_a_number_of_thousands_of_digits_is_refused_by_its_path(tmp_path, name):
     assert reported.endswith("...: expected an integer")
 
 
-@pytest.mark.nightly(after=2)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     "content",
     [
@@ -685,7 +686,7 @@ def test_short_values_are_counted_before_they_take_memory(tmp_path, monkeypatch)
 CONTROLS = st.text(st.sampled_from("a\x00\x07\x1b\x7f\x85\x9b\u2028\u202e\udc9b\n\r\t[]{}!&*:'\""))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(day=20, nightly=200))
 @given(CONTROLS, CONTROLS)
 def test_no_text_of_a_document_reaches_a_message_unescaped(tmp_path_factory, odd, other):
     folder = tmp_path_factory.getbasetemp()
@@ -722,7 +723,7 @@ def either_reads_or_refuses(read, path) -> None:
         assert document.model_dump_json()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 @given(st.binary(max_size=200), st.sampled_from(["r.json", "r.yaml", "r"]))
 def test_random_bytes_never_cause_anything_else(tmp_path_factory, content, name):
     path = tmp_path_factory.getbasetemp() / name
@@ -730,7 +731,7 @@ def test_random_bytes_never_cause_anything_else(tmp_path_factory, content, name)
     either_reads_or_refuses(load, path)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 @given(st.data(), st.sampled_from(["r.json", "r.yaml"]))
 def test_a_valid_file_with_some_bytes_changed_never_causes_anything_else(
     tmp_path_factory, data, name
@@ -770,7 +771,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(day=40, nightly=400))
 @given(st.data())
 def test_a_valid_document_with_values_changed_never_causes_anything_else(data):
     read, valid = data.draw(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from placewright import ClusterDocument, InvalidInputError, load_round
 from placewright.instances.checks.cluster import check_cluster
 from placewright.instances.derived.arrays import build_cluster
@@ -177,7 +178,7 @@ def drawn_document(seed: int) -> ClusterDocument:
 
 
 def test_anything_that_a_document_says_comes_back(tmp_path):
-    for seed in range(100):
+    for seed in range(examples(day=25, nightly=100)):
         document = drawn_document(seed)
         arrays = build_cluster(document)
         for detail in ("host", "gpu"):

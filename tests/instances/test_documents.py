@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.derived.hardware import Hardware, hardware
 from placewright.instances.documents.base import MAX_AMOUNT
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
@@ -67,7 +68,7 @@ def test_memory_is_read_by_its_suffix(written, mib):
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40))
-@settings(max_examples=100)
+@settings(max_examples=examples(day=25, nightly=100))
 def test_quantities_are_read_as_they_were_written(thousandths, mib):
     amounts = {"gpu": thousandths, "cpu": thousandths, "memory": mib % MAX_AMOUNT, "nic": 3}
     texts = {
@@ -82,13 +83,13 @@ def test_quantities_are_read_as_they_were_written(thousandths, mib):
 
 
 @given(st.integers(0, MAX_AMOUNT // 1024))
-@settings(max_examples=50)
+@settings(max_examples=examples(day=15, nightly=50))
 def test_spellings_of_the_same_memory_agree(gib):
     assert HostEntry(name="h", memory=f"{gib}Gi") == HostEntry(name="h", memory=f"{gib * 1024}Mi")
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=100)
+@settings(max_examples=examples(day=25, nightly=100))
 def test_gpus_are_a_share_of_one_or_whole_ones(gpu):
     if gpu <= 1000 or gpu % 1000 == 0:
         assert TaskGroup(gpu=f"{gpu}m").gpu == gpu

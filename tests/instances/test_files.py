@@ -15,6 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.derived import ranges
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Task
@@ -304,14 +305,14 @@ plain_values = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 @given(plain_values)
 def test_yaml_and_json_give_back_what_was_written(value):
     assert yaml_json.parse_json(json.dumps(value)) == value
     assert yaml_json.parse_yaml(yaml_json.dump_yaml(value)) == value
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(day=25, nightly=100))
 @given(st.lists(st.sampled_from(["no", "1e5", "08", "0o17", "1:30", "1_0", "=", "h-1"])))
 def test_other_readers_of_yaml_see_written_text_as_text(values):
     assert yaml.safe_load(yaml_json.dump_yaml(values)) == values

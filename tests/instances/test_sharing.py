@@ -11,6 +11,7 @@ from error_messages import without_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.cli.app import main
 from placewright.instances.derived.arrays import build_cluster, build_state
 from placewright.instances.derived.running_groups import running_groups
@@ -387,7 +388,7 @@ def test_a_running_job_may_run_an_option_that_is_written_out(tmp_path):
         parse_round(changed("jobs.0.running", {**running(0, 1), "option": 2}))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(day=25, nightly=100))
 @given(data=st.data())
 def test_options_are_written_out_once_and_never_slower(data):
     rows, columns = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
@@ -604,7 +605,7 @@ sections = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(jobs=st.lists(profiles, min_size=2, max_size=4), section=sections)
 def test_rounds_read_as_they_were_written(tmp_path_factory, jobs, section):
     options = [{"groups": [{"gpu": 1, "cpu": 0.5}]}]

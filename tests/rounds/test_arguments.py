@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from examples import examples
 from placewright.instances.checks.round import trusted
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round, RoundLimits
@@ -82,7 +83,7 @@ def test_arguments_are_as_wide_as_the_limits_of_a_round(full_cluster: Round) -> 
                 RoundLimits(**{field: value})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(
     st.fixed_dictionaries(
         {},

@@ -49,7 +49,7 @@ def random_model(seed: int, sense: str) -> Model:
     return model
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(day=50, nightly=200))
 @given(st.integers(0, 10**6), st.sampled_from(["max", "min"]), st.integers(0, 10**6))
 def test_any_multipliers_give_a_bound(seed: int, sense: str, other: int) -> None:
     model = random_model(seed, sense)
@@ -63,7 +63,7 @@ def test_any_multipliers_give_a_bound(seed: int, sense: str, other: int) -> None
         assert bound >= best.objective if sense == "max" else bound <= best.objective
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(day=25, nightly=100))
 @given(st.integers(0, 10**6), st.sampled_from(["max", "min"]))
 def test_the_duals_of_the_relaxation_certify_its_optimum(seed: int, sense: str) -> None:
     arrays = random_model(seed, sense).arrays("t", relax=True)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.solver import Arrays, Core, InProcess, Limits, Model, reduced_costs_of
 
 
@@ -36,7 +37,7 @@ def points(arrays: Arrays) -> list[np.ndarray]:
     return [p for p in (np.array(q, dtype=float) for q in grid) if arrays.feasible(p)]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 @given(st.integers(0, 10**6), st.sampled_from(["max", "min"]), st.booleans())
 def test_every_point_has_lost_what_the_columns_off_their_place_cost(
     seed: int, sense: str, wild: bool
@@ -59,7 +60,7 @@ def test_every_point_has_lost_what_the_columns_off_their_place_cost(
         assert doubt.shortfall(arrays.objective_of(point)) >= lost - 1e-6
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(day=25, nightly=100))
 @given(st.integers(0, 10**6), st.sampled_from(["max", "min"]))
 def test_a_core_has_the_points_of_the_whole_that_agree_with_it(seed: int, sense: str) -> None:
     arrays = knapsack(seed, sense)

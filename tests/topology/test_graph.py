@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.topology import (
     CATALOGUE,
     Cluster,
@@ -297,7 +298,7 @@ def downward(graph: Graph) -> Any:
     return directed
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(clusters())
 def test_the_graphs_containment_is_that_of_the_domain_arrays(cluster: Cluster) -> None:
     graph = cluster.to_graph("gpu")
@@ -313,7 +314,7 @@ def test_the_graphs_containment_is_that_of_the_domain_arrays(cluster: Cluster) -
             assert gpus == [g for h in held for g in range(start[h], start[h + 1])]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(clusters(), st.sampled_from(["host", "gpu"]))
 def test_drawn_clusters_come_back_from_their_graphs(cluster: Cluster, detail: Any) -> None:
     assert Cluster.from_graph(cluster.to_graph(detail)) == cluster

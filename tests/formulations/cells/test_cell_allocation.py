@@ -11,7 +11,7 @@ from examples import examples
 from placewright.formulations.cells.virtual_clusters import Allocator, Buddy, Grant
 from placewright.topology.chain import Cell, Chain, claims_fit
 
-SEQUENCES = examples(day=3_000, nightly=10_000)
+SEQUENCES = examples(day=1_000, nightly=10_000)
 REQUESTS = 25
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright import Plan, Round, verify
 from placewright.formulations.deadline.heuristics.current_lease import displacement_greedy
 from placewright.formulations.deadline.problem.leases import FIRST_PRIORITY
@@ -62,7 +63,7 @@ def placed(round_: Round) -> Plan:
 SIZES = st.sampled_from([1, 1, 2, 4, 8, 16])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 @given(st.lists(st.tuples(SIZES, st.booleans(), st.booleans()), max_size=24))
 def test_powers_of_two_that_fit_by_count_all_find_a_place(
     asked: list[tuple[int, bool, bool]],

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from examples import examples
 from placewright.array_types import Ints
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.heuristics.master_subproblem import (
@@ -42,7 +43,7 @@ def only(problem: Problem, alternatives: Ints) -> Problem:
 
 def test_all_chosen_alternatives_are_arranged_where_that_can_be() -> None:
     outcomes = []
-    for seed in range(120):
+    for seed in range(examples(day=30, nightly=120)):
         for kind in KINDS:
             problem = tiny.problem(seed, tiny.SHAPES[seed % 4], **kind)
             problem = only(problem, np.flatnonzero(feasible_alone(problem)))
@@ -58,12 +59,13 @@ def test_all_chosen_alternatives_are_arranged_where_that_can_be() -> None:
                 assert arranged.schedule is not None
                 assert arranged.schedule.fits(problem)
                 assert np.array_equal(arranged.schedule.alternative, alternative)
-    assert 50 < sum(outcomes) < len(outcomes) - 50
+    enough = examples(day=10, nightly=50)
+    assert enough < sum(outcomes) < len(outcomes) - enough
 
 
 def test_the_best_of_few_alternatives_breaks_no_more_and_admits_most() -> None:
     better = 0
-    for seed in range(60):
+    for seed in range(examples(day=15, nightly=60)):
         for kind in KINDS:
             problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, **kind)
             alternatives = np.flatnonzero(feasible_alone(problem))
@@ -79,4 +81,4 @@ def test_the_best_of_few_alternatives_breaks_no_more_and_admits_most() -> None:
             if known.broken(problem) == best.broken:
                 assert found.admitted(problem) == best.admitted, (seed, kind)
                 better += best.admitted > known.admitted(problem)
-    assert better > 10
+    assert better > examples(day=2, nightly=10)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.deadline import Deadline, Due, Pace
 from placewright.instances.documents.job import Job, Running
@@ -190,7 +191,7 @@ def traces(draw: st.DrawFn) -> Round:
 
 
 @given(traces())
-@settings(max_examples=30)
+@settings(max_examples=examples(day=10, nightly=30))
 def test_no_promise_is_broken_while_capacity_is_constant(round_: Round) -> None:
     for one, asked in zip(play(round_).values(), round_.jobs, strict=True):
         assert not one.broken

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.gang.problem.gpu_parts import (
     FREE,
     Layouts,
@@ -37,7 +38,7 @@ def possible(taken: int, kinds: tuple[int, ...]) -> bool:
     return False
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 @given(st.integers(0, 511), st.lists(st.sampled_from(KINDS), max_size=4))
 def test_places_are_found_exactly_where_there_are_some(taken: int, kinds: list[int]) -> None:
     found = slice_starts(taken, came(*kinds))

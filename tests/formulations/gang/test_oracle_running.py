@@ -285,7 +285,7 @@ def test_nothing_arrives_on_what_is_kept_out_of_the_round(healthy: bool, more: R
 
 
 def test_pinned_jobs_make_it_the_oracle_of_jobs_that_stay() -> None:
-    @settings(max_examples=60, **STABLE)
+    @settings(max_examples=examples(day=15, nightly=60), **STABLE)
     @given(tiny.rounds())
     def check(round_: Round) -> None:
         try:

@@ -11,12 +11,13 @@ from gang_parameters import set_parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.gang.models.aggregate.gpu_columns import unbounded_knapsack_2d
 from placewright.instances import Round, parse_round
 from placewright.rounds import solve_round
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(day=20, nightly=80))
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4), st.integers(0, 9)), max_size=4),
     st.integers(1, 9),

@@ -227,7 +227,7 @@ def test_each_reason_given_is_true() -> None:
     seen = set()
 
     @settings(
-        max_examples=examples(day=40, nightly=250),
+        max_examples=examples(day=15, nightly=250),
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(tiny.rounds(terms=("value",)))

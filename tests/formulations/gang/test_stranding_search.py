@@ -10,6 +10,7 @@ from gang_parameters import set_parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.gang.heuristics.ruin_and_recreate import (
     NO_FIT,
     FragmentationIncreases,
@@ -55,7 +56,7 @@ def afterwards(
 
 
 def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go() -> None:
-    @settings(max_examples=60, **STABLE)
+    @settings(max_examples=examples(day=15, nightly=60), **STABLE)
     @given(tiny.rounds(terms=("value",), jobs=4), st.data())
     def check(round_: Round, data: st.DataObject) -> None:
         round_ = with_term(round_)
@@ -101,7 +102,7 @@ def test_increases_are_those_of_brute_force_however_often_tasks_come_and_go() ->
 
 
 def test_free_gpus_are_those_that_are_not_promised() -> None:
-    @settings(max_examples=40, **STABLE)
+    @settings(max_examples=examples(day=15, nightly=40), **STABLE)
     @given(tiny.rounds(terms=("value",)))
     def check(round_: Round) -> None:
         placement = Placement(compile_round(round_))

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.gang.heuristics.vector_packing import best_fit_decreasing
 
 ITEMS = st.lists(
@@ -13,7 +14,7 @@ ITEMS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(ITEMS, st.integers(1, 4))
 def test_no_host_overflows(items: list[tuple[int, int, int]], hosts: int) -> None:
     sizes = np.array(items, dtype=np.int64)

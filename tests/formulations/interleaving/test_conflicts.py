@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from fuzz.small_units import as_document
 from placewright import solve_round
 from placewright.formulations.interleaving.problem.sharing import conflicting_pairs, size_in_group
@@ -146,7 +147,7 @@ def exactly(one: list[int], other: list[int], threshold: int) -> bool:
     return bool(square) and up >= 0 and up * up >= Fraction(threshold, 1000) ** 2 * square
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(day=37, nightly=150))
 @given(st.data())
 def test_formulation_and_verifier_agree_with_the_definition(data: st.DataObject) -> None:
     samples = data.draw(st.integers(2, 6))
@@ -191,7 +192,7 @@ def test_without_a_series_a_job_has_the_size_that_it_asks() -> None:
     assert [size_of(one, sharing) for one in plain] == [12, 0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=12), st.integers(1, 100))
 def test_sizes_of_formulation_and_verifier_agree(series: list[int], percent: int) -> None:
     (one,) = read(job("one", memory=series))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from placewright.formulations.interleaving.problem.compile import compile_interleaving
 from placewright.formulations.interleaving.problem.packing_problem import (
     Grouping,
@@ -32,7 +33,12 @@ from tests.formulations.interleaving import oracle
 PROFILES = Path(__file__).parents[4] / "shared" / "data" / "profiles" / "synergy_profiles.json"
 NEEDS_PROFILES = pytest.mark.skipif(not PROFILES.exists(), reason="the matrices are not here")
 UNIT = 1_000_000
-SEEDS = {"highs": range(40), "cp-sat": range(40, 55), "cbc": range(55, 65), "scip": range(65, 75)}
+SEEDS = {
+    "highs": range(examples(day=10, nightly=40)),
+    "cp-sat": range(40, 55),
+    "cbc": range(55, 65),
+    "scip": range(65, 75),
+}
 
 
 def tuned_round(seed: int, *, cores: int = 0, sharing: bool = False, alike: bool = False) -> Round:

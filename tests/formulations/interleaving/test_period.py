@@ -302,7 +302,7 @@ def test_stages_of_another_shape_are_refused(shape, spanning, words):
         best_offsets(np.ones(shape, dtype=np.int64), spanning=spanning)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(day=75, nightly=300))
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**12)), min_size=1))
 def test_contention_is_rounded_up_exactly(pairs):
     periods, factors = np.array(pairs, dtype=np.int64).T

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
     Grouping,
@@ -53,7 +54,7 @@ def check_against_optimum(packing: PackingProblem, backend: str = "highs") -> No
 
 
 @settings(
-    max_examples=150,
+    max_examples=examples(day=20, nightly=150),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -11,6 +11,7 @@ from formulation_parameters import set_parameters
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.interleaving import parameters
 from placewright.formulations.interleaving.problem.packing_problem import (
     ALONE,
@@ -55,7 +56,7 @@ def filled(packing: PackingProblem) -> tuple[list[Grouping], list[GroupingBound]
     return groupings, [f for f in found if isinstance(f, GroupingBound)]
 
 
-@settings(max_examples=80, **SETTINGS)
+@settings(max_examples=examples(day=20, nightly=80), **SETTINGS)
 @given(
     seed=st.integers(0, 10**6),
     jobs=st.integers(2, 6),
@@ -78,7 +79,7 @@ def test_no_choice_beats_the_bound_and_every_grouping_is_a_choice(
         assert grouping.value == with_values(packing, grouping.members).value.sum() <= best
 
 
-@settings(max_examples=80, **SETTINGS)
+@settings(max_examples=examples(day=20, nightly=80), **SETTINGS)
 @given(
     seed=st.integers(0, 10**6),
     jobs=st.integers(1, 6),
@@ -204,7 +205,7 @@ def test_without_time_a_large_problem_has_a_greedy_grouping() -> None:
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_filling_comes_close_to_all_columns(objective: str) -> None:
-    for seed in range(8):
+    for seed in range(examples(day=3, nightly=8)):
         packing = packings.random_packing(seed, 24, objective, job_types=4)
         every = [f.value for f in solve.solve_set_packing(packing, a_session())]
         groupings, bounds = filled(packing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from formulation_parameters import set_parameters
 
+from examples import examples
 from placewright.formulations.geo import parameters
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.plan import Plan, TermResult
@@ -30,7 +31,7 @@ def bound_of(result: TermResult) -> float:
 
 def test_of_where_data_lives() -> None:
     reached = 0
-    for seed in range(12):
+    for seed in range(examples(day=4, nightly=12)):
         round_ = geo_tiny.replicas(seed)
         results = proven(round_)
         assert [result.name for result in results] == list(REPLICAS)
@@ -40,7 +41,7 @@ def test_of_where_data_lives() -> None:
             assert bound_of(result) <= least, (seed, result)
             reached += result.name == "copies" and result.bound == least
             as_good = [v for v in as_good if v[number] <= result.value]
-    assert reached >= 10
+    assert reached >= examples(day=3, nightly=10)
 
 
 @pytest.mark.nightly(after=1)
@@ -49,7 +50,7 @@ def test_of_where_jobs_run(monkeypatch: pytest.MonkeyPatch, *, decomposed: bool)
     if decomposed:
         set_parameters(monkeypatch, parameters, max_monolithic_size=0, max_refined_size=0)
     reached = 0
-    for seed in range(12):
+    for seed in range(examples(day=4, nightly=12)):
         round_ = geo_tiny.geo(seed, terms=GEO)
         value, *costs = proven(round_)
         every = geo_oracle.vectors(round_)
@@ -60,7 +61,7 @@ def test_of_where_jobs_run(monkeypatch: pytest.MonkeyPatch, *, decomposed: bool)
         for number, result in enumerate(costs, 1):
             assert bound_of(result) <= min(v[number] for v in as_good), (seed, result)
             as_good = [v for v in as_good if v[number] <= result.value]
-    assert reached >= 10
+    assert reached >= examples(day=3, nightly=10)
 
 
 def test_what_is_read_from_afar_counts_for_no_imbalance():

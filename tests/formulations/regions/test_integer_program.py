@@ -30,7 +30,7 @@ from placewright.solver import Arrays, InProcess, Limits, Outcome, SolveOptions,
 from tests.formulations.regions import geo_tiny, replicas_oracle
 
 TERMS = ("overload", "remote_reads", "copies", "imbalance", "hottest")
-ROUNDS = examples(day=8, nightly=24, long=1_000)
+ROUNDS = examples(day=4, nightly=24, long=1_000)
 
 
 def fresh() -> Session:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from examples import examples
 from placewright.formulations.replicas.heuristics.greedy import greedy_solution
 from placewright.formulations.replicas.models.mip import NeighbourhoodMip, whole_problem
 from placewright.formulations.replicas.models.relaxation import build_relaxation, solve_relaxation
@@ -23,7 +24,7 @@ from placewright.instances.documents.round import Round
 from placewright.solver import InProcess
 from tests.formulations.regions import geo_tiny, replicas_oracle
 
-ROUNDS = 60
+ROUNDS = examples(day=16, nightly=60)
 
 
 def fresh() -> Session:

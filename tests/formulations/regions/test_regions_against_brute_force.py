@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from formulation_parameters import set_parameters
 
+from examples import examples
 from placewright.formulations.geo import parameters
 from placewright.instances.documents.plan import Plan, Reason
 from placewright.instances.documents.round import Round
@@ -55,7 +56,7 @@ def test_running_jobs_that_may_move_to_cheaper_gpus_are_no_bound_of_what_these_c
 
 def test_a_job_without_its_data_waits_for_the_copy_that_is_ordered() -> None:
     ordered = 0
-    for seed in range(60):
+    for seed in range(examples(day=40, nightly=60)):
         plan = solved(geo_tiny.geo(seed))
         sections = {section["kind"]: section for section in plan.sections}
         waiting = {one["job"] for one in sections["reads"]["waiting"]}

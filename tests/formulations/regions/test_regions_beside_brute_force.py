@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
+from examples import examples
 from placewright import Plan, solve_round
 from placewright.formulations.gang.problem.limits import SENSE
 from placewright.instances.checks.round import check_round
@@ -21,7 +22,7 @@ ORDERS: tuple[tuple[str, ...], ...] = (
     ("value", "remote_reads", "egress_cost"),
     ("value", "egress_cost", "remote_reads"),
 )
-SEEDS = 25
+SEEDS = examples(day=6, nightly=25)
 """Of each kind; more were tried by hand."""
 
 Vector: TypeAlias = tuple[int, ...]

@@ -17,7 +17,7 @@ SETTLED_AFTER_A_REFUSAL = 792
 
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
-    "seeds", [range(examples(day=25, nightly=80)), range(80, 160), [SETTLED_AFTER_A_REFUSAL]]
+    "seeds", [range(examples(day=8, nightly=80)), range(80, 160), [SETTLED_AFTER_A_REFUSAL]]
 )
 def test_where_data_lives_is_the_best_of_all(seeds: range) -> None:
     for seed in seeds:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from examples import examples
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.geo import PolicyName, generate
 from placewright.instances.verify import verify
@@ -55,4 +56,4 @@ def ordered(policy: PolicyName, seed: int) -> int:
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("policy", ["geo", "replicas"])
 def test_every_plan_of_an_engine_is_valid_whatever_happens(policy: PolicyName) -> None:
-    assert sum(ordered(policy, seed) for seed in range(8))
+    assert sum(ordered(policy, seed) for seed in range(examples(day=5, nightly=8)))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.common.wan.arrays import Wan, reachable
 from placewright.formulations.common.wan.routing import Transfers, schedule
 from placewright.formulations.plan_messages import DataPlan
@@ -221,7 +222,7 @@ def _rounds(draw) -> tuple[dict, list[str], list[str]]:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(day=25, nightly=300))
 @given(_rounds())
 def test_transfers_keep_every_rule(made, drawn):
     arguments, creates, drops = drawn
@@ -264,7 +265,7 @@ def _tiny(flow_replay, seed: int) -> tuple[Wan, list, list]:
 
 def test_hardly_more_is_refused_than_must_be(made):
     carried = most = short = 0
-    for seed in range(400):
+    for seed in range(examples(day=100, nightly=400)):
         wan, creates, drops = _tiny(flow_replay, seed)
         found = schedule(wan, creates, drops)
         gib = sum(int(wan.size[dataset]) for dataset, *_ in found.creates)

@@ -9,6 +9,7 @@ from math import log2
 
 import pytest
 
+from examples import examples
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.job import Job
@@ -22,7 +23,7 @@ from placewright.instances.speed_models.amounts import power_gains
 from placewright.instances.verify import verify
 from placewright.rounds import solve_round
 
-BACKENDS = [("highs", 60), ("cp-sat", 20), ("cbc", 20), ("scip", 20)]
+BACKENDS = [("highs", examples(day=15, nightly=60)), ("cp-sat", 20), ("cbc", 20), ("scip", 20)]
 Menus = Sequence[tuple[Option, ...]]
 
 

@@ -30,6 +30,7 @@ from corrupting import (
     set_in,
     verified,
 )
+from examples import examples
 from placewright.instances.documents.plan import Plan
 from placewright.instances.io.files import parse_round
 from placewright.instances.io.yaml_json import parse_yaml
@@ -574,7 +575,7 @@ decision_noise = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(day=50, nightly=200))
 @given(
     listed=st.lists(group_noise | st.none(), max_size=4) | st.none(),
     noise=st.lists(decision_noise, max_size=8),

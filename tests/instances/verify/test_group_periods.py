@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.formulations.interleaving.problem.packing_problem import best_offsets
 from placewright.instances.documents.sharing import Sharing
 from placewright.instances.verify.rules.interleaving import period_of
@@ -31,7 +32,7 @@ def least_sum(stages: list[tuple[int, ...]], offsets: tuple[int, ...]) -> int:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(data=st.data())
 def test_a_spanning_period_is_the_least_sum_of_slots_of_whole_lengths(data: st.DataObject) -> None:
     members = data.draw(st.integers(1, 4))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
@@ -203,7 +204,7 @@ def test_a_task_without_gpus_opens_its_host_and_leaves_all_of_it() -> None:
     assert (terms["opened"], terms["leftover"]) == (1, 4000)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(day=15, nightly=60))
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5),
     seed=st.integers(0, 2**16),
