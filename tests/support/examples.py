@@ -29,8 +29,8 @@ def examples(*, day: Number, nightly: Number, long: Number | None = None) -> Num
 
 
 def tried(number: int) -> int:
-    """Return a thirtieth of a number of solved rounds, nightly a third, for long tenfold."""
-    return examples(day=max(3, number // 30), nightly=max(4, number // 3), long=10 * number)
+    """Return a twentieth of a number of solved rounds, nightly a third, for long tenfold."""
+    return examples(day=max(4, number // 20), nightly=max(4, number // 3), long=10 * number)
 
 
 def by_day(cases: Iterable[_Case], number: int = 1) -> list[_Case]:
