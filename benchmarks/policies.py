@@ -305,14 +305,16 @@ class SizesCase(Case):
             and policy.sizes
             and "deadline_us" not in policy.sees
         ]
+        rounds = [name for name in sizes if _is_rounds(POLICIES[name])]
         due = ["edf", "edf-fastest", "2d-las", "gandiva", "elasticflow"]
         policies = due if self.due else ["srsf", *sizes]
         for policy in policies:
             # Slices of a minute are as many decisions.
-            if policy == "gandiva" and len(trace) > FEW:
+            if policy in ("gandiva", *rounds) and len(trace) > FEW:
                 continue
-            on_hosts: tuple[Placer, ...] = ("best-fit",) if policy in ON_HOSTS else ()
-            for placer in ("counting", *on_hosts):
+            placers: tuple[Placer, ...] = ("counting",) if policy not in rounds else ()
+            placers += ("best-fit",) if policy in (*ON_HOSTS, *rounds) else ()
+            for placer in placers:
                 row = _row(self, trace, policy, placer, None)
                 figures = dict(row.figures)
                 ratio = figures["JCT s"] / fixed.setdefault(placer, figures["JCT s"])
@@ -325,6 +327,11 @@ class SizesCase(Case):
                     note = f"expected {self.least:g} of deadlines and {self.most:g} of srsf"
                 status = ERROR if note else row.status
                 yield replace(row, figures=figures, status=status, note=note)
+
+
+def _is_rounds(policy: object) -> bool:
+    """Whether rounds decide sizes and hosts."""
+    return isinstance(policy, ElasticPolicy) and policy.worth is not None
 
 
 SYNERGY = SynergyCase("synergy static", "inputs/synergy_static_100.csv", (8,) * 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -29,6 +30,7 @@ from placewright.instances.derived.slurm_marks import (
 )
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason, Task
 from placewright.instances.documents.round import Round
 from placewright.instances.documents.source_keys import (
@@ -63,6 +65,7 @@ class SlurmPlace(NamedTuple):
     asks for in fields that a plan sets: `NumNodes=2-4 ReqNodeList=h1`. `released`: whether it was
     Placewright's hold from which an earlier plan released it. `preempted`: how it is preempted,
     `requeue` or `cancel`. `grace_s`: seconds that it has to end by itself before that.
+    `gives_hosts`: whether it shrinks by whole hosts, and holds as much as before on the others.
     """
 
     job: str
@@ -76,6 +79,7 @@ class SlurmPlace(NamedTuple):
     released: bool
     preempted: str = "requeue"
     grace_s: int = 0
+    gives_hosts: bool = False
 
     @property
     def by_user(self) -> dict[str, str]:
@@ -137,7 +141,29 @@ def _place(job: Job, decision: Decision, cannot_say: CannotSay) -> SlurmPlace | 
         released=HOLD in named,
         preempted="cancel" if how == "cancel" else "requeue",
         grace_s=int(grace) if GRACE.fullmatch(grace) else 0,
+        gives_hosts=decision.decision is DecisionKind.RESIZE and _gives_hosts(job, decision),
     )
+
+
+def _gives_hosts(job: Job, decision: Decision) -> bool:
+    """Whether a job that resizes leaves some of its hosts, and holds the same on all others."""
+    running = job.running
+    if running is None or decision.option is None:
+        return False
+    before, after = (
+        _held(job.options[option], tasks)
+        for option, tasks in ((running.option, running.tasks), (decision.option, decision.tasks))
+    )
+    return before != after and after.items() <= before.items()
+
+
+def _held(option: Option, tasks: Iterable[Task]) -> dict[str, Counter[tuple[object, ...]]]:
+    """Return what tasks of an option hold on each host: what they ask, and GPUs."""
+    found: defaultdict[str, Counter[tuple[object, ...]]] = defaultdict(Counter)
+    for task in tasks:
+        group = option.groups[task.group]
+        found[task.host][group.gpu, group.cpu, group.memory, tuple(sorted(task.gpus))] += 1
+    return found
 
 
 def _hosts(tasks: Iterable[Task]) -> tuple[str, ...]:
@@ -155,6 +181,7 @@ RESERVED_MINUTES = 10
 """How long hosts are kept at most, should nobody end their reservation."""
 
 START, MIGRATE, PREEMPT = DecisionKind.START, DecisionKind.MIGRATE, DecisionKind.PREEMPT
+RESIZE = DecisionKind.RESIZE
 
 
 class State(StrEnum):
@@ -259,7 +286,11 @@ def _leaves(place: SlurmPlace) -> bool:
 def _kept(places: Mapping[str, SlurmPlace], needs: Needs, made: Steps) -> list[str]:
     """Return the jobs for which hosts are reserved that others leave."""
     freed = {host for name in needs.users if name in places for host in places[name].before}
-    found = [n for n, p in places.items() if n in needs.of and freed.intersection(p.after)]
+    found = [
+        n
+        for n, p in places.items()
+        if n in needs.of and freed.intersection(p.after) and p.decision.decision is not RESIZE
+    ]
     for name in found:
         if not places[name].user:
             what = "hosts that moves free are not kept for jobs of unknown users"
@@ -274,8 +305,8 @@ def _can_be_told(place: SlurmPlace, made: Steps) -> bool:
         if "_" in place.job:  # a comment would split its task from the array
             made.cannot_say("why tasks of an array wait", place.job)
         return "_" not in place.job and decision.reason is not Reason.HELD
-    if decision.decision is DecisionKind.RESIZE:
-        made.cannot_say("running jobs that change their size", place.job)
+    if decision.decision is RESIZE and (not place.gives_hosts or place.heterogeneous):
+        made.cannot_say("running jobs that change their size, but for whole hosts", place.job)
         return False
     if decision.decision is MIGRATE and place.before == place.after:
         made.cannot_say("moves between GPUs of the same hosts", place.job)
@@ -316,9 +347,10 @@ class _Jobs:
             yield from self._end()
 
     def _moves(self, stops: Sequence[str], plan: Plan) -> Iterator[Step]:
-        """Preempt; stop what has no place yet; move; and start these again."""
+        """Preempt and shrink; stop what has no place yet; move; and start these again."""
         section = next((s for s in plan.sections if s["kind"] == "moves"), {})
-        stopped = [name for name in stops if self.places[name].decision.decision is PREEMPT]
+        gone = (PREEMPT, RESIZE)
+        stopped = [name for name in stops if self.places[name].decision.decision in gone]
         spare = [n for n in section.get("needs_spare", ()) if n in stops and n not in stopped]
         yield from map(self._stop, stopped)
         yield from (self._stop(name, stopped) for name in spare)
@@ -334,7 +366,8 @@ class _Jobs:
         place, users = self.places[name], self.needs.users[name]
         needed = [other for other in self.needs.of.get(name, ()) if other in before]
         kept = not {name, *users}.isdisjoint(self.kept)
-        return (_preempt if place.decision.decision is PREEMPT else _stop)(place)._replace(
+        how = {PREEMPT: _preempt, RESIZE: _shrink}.get(place.decision.decision, _stop)
+        return how(place)._replace(
             needs=self._marks(name, *needed) + (self.reservation,) * kept,
             users=self._marks(*users),
         )
@@ -436,6 +469,18 @@ def _stop(place: SlurmPlace) -> Step:
             Command(_update(place, comment=MOVES + ",".join(place.after))),
             Command(("scontrol", "requeuehold", place.job)),
         ),
+        hosts=place.before,
+    )
+
+
+def _shrink(place: SlurmPlace) -> Step:
+    """Let a running job give hosts back; Slurm refuses if its batch host were among them."""
+    hosts = ",".join(place.after)
+    return Step(
+        job=place.job,
+        does=f"shrink {place.job} to {hosts}",
+        state=State.RUNNING,
+        commands=(Command(_update(place, f"NodeList={hosts}")),),
         hosts=place.before,
     )
 

@@ -252,7 +252,9 @@ class ElasticPolicy:
     `sizes`: whether jobs may have other numbers of GPUs than they ask; without it the trace needs
     no options, and of those that it has only these count.
     `returns`: whether it chooses which host on loan goes back, of those that have a planned outage
-    at some time. `one_model`: whether it chooses among GPUs of one model only.
+    at some time. `one_model`: whether it chooses among GPUs of one model only. `worth`: what each
+    option is worth to each job, (jobs, options), -inf where it has none; then rounds decide sizes
+    and hosts together, in place of `chooser`, for the largest sum.
     """
 
     name: str
@@ -262,6 +264,7 @@ class ElasticPolicy:
     sizes: bool = True
     returns: bool = False
     one_model: bool = False
+    worth: Callable[[Columns, Offer], Floats] | None = None
 
     @property
     def sees(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -137,13 +137,18 @@ LEAST_RELATIVE = 1e-3
 
 def by_goodput(power: float, waits: float, jobs: Columns, offer: Offer) -> Ints:
     """Choose the options for which the sum of the powers of relative goodputs is least."""
+    return knapsack(goodputs(power, waits, jobs, offer), offer)
+
+
+def goodputs(power: float, waits: float, jobs: Columns, offer: Offer) -> Floats:
+    """Return by how much each option lowers that sum, (jobs, options); -inf where it is none."""
     speeds = useful_speeds(jobs, offer)
     least = np.where(speeds > 0, speeds, np.inf).min(axis=1)
     age = np.maximum(jobs.now_us - jobs.submit_us, SECOND)[:, None]
     factor = (age - jobs.restarts[:, None] * offer.start_us) / (age + offer.start_us)
     relative = speeds / least[:, None] * np.where(changed(jobs, len(offer.gpus)), factor, 1.0)
     gain = np.maximum(waits - np.maximum(relative, LEAST_RELATIVE) ** power, LEAST_GAIN)
-    return knapsack(np.where(speeds > 0, gain, -np.inf), offer)
+    return np.where(speeds > 0, gain, -np.inf)
 
 
 # More GPUs by what they add: AFS-L.
@@ -457,7 +462,7 @@ _LEFT = frozenset({"remaining_us", "overhead_due_us"})
 
 
 def _elastic(
-    name: str, rule: Rule, needs: frozenset[str] = frozenset(), **how: bool
+    name: str, rule: Rule, needs: frozenset[str] = frozenset(), **how: Any
 ) -> ElasticPolicy:
     return ElasticPolicy(name, partial(Memoryless, rule), needs, **how)
 
@@ -465,6 +470,13 @@ def _elastic(
 ELASTIC = (
     _elastic("sia", partial(by_goodput, -0.5, SIA_WAITS), _AGE),
     _elastic("pollux", partial(by_goodput, -1.0, POLLUX_WAITS), _AGE),
+    _elastic(
+        "sia-rounds",
+        partial(by_goodput, -0.5, SIA_WAITS),
+        _AGE,
+        one_model=True,
+        worth=partial(goodputs, -0.5, SIA_WAITS),
+    ),
     _elastic("afs-l", afs, _LEFT, one_model=True),
     _elastic("ones", ones, _LEFT),
     _elastic("lyra", lyra, _LEFT, survives=True, returns=True),

@@ -23,14 +23,18 @@ from placewright.instances.documents.round import Round
 from placewright.instances.traces.trace import SECOND
 from placewright.rounds.certificate import headline_gap
 from placewright.rounds.engine import Engine
-from placewright.rounds.policies.base import Columns, RoundPolicy, Weights
+from placewright.rounds.policies.base import Columns, ElasticPolicy, Offer, RoundPolicy, Weights
 from placewright.rounds.replay.book import Place, Places
+from placewright.rounds.replay.elastic_decider import offer_of
 from placewright.rounds.replay.loop import Decider, Loop
 from placewright.rounds.settings import InternalError
 from placewright.rounds.state.changes import Changes
 
 REOPEN = 500
 """Rounds after which the engine begins anew."""
+
+PROGRESS = 10**6
+"""Progress of an option that is worth 1."""
 
 WORTH = 10**9
 """Value of the job that is worth most; others in proportion, 1 at least."""
@@ -76,7 +80,7 @@ class RoundDecider(Decider):
         )
         self._host = {host.name: number for number, host in enumerate(hosts)}
         self._engine: Engine | None = None
-        self._written: dict[int, tuple[int, int]] = {}
+        self._written: dict[int, tuple[int, ...]] = {}
         self._tasks: dict[int, tuple[Task, ...]] = {}
         self._gone: list[int] = []
         self._released: set[int] = set()
@@ -131,11 +135,14 @@ class RoundDecider(Decider):
         if self.can_be_saved:
             self.close()
             self._written.clear()
-        weights = self._weigh(Columns(loop, jobs, self.policy.sees))
+        weights = self._weights(loop, jobs)
         plan = self._plan(loop, jobs, weights)
         terms = () if plan.certificate is None else plan.certificate.terms
         self.rounds.append((loop.now, headline_gap(terms) if terms else None))
         self._carry_out(loop, plan)
+
+    def _weights(self, loop: Loop, jobs: Ints) -> Weights:
+        return self._weigh(Columns(loop, jobs, self.policy.sees))
 
     def _plan(self, loop: Loop, jobs: Ints, weights: Weights) -> Plan:
         """Tell the engine who came, ended or is worth something else; return its plan."""
@@ -153,7 +160,7 @@ class RoundDecider(Decider):
         added: list[Job] = []
         updated: list[Job] = []
         for job, value, number in zip(jobs.tolist(), worth.tolist(), rank.tolist(), strict=True):
-            written = (value, number)
+            written = self._written_as(job, value, number)
             if self._written.get(job) == written and known and job not in self._released:
                 continue
             new = not known or job not in self._written
@@ -178,6 +185,10 @@ class RoundDecider(Decider):
             Changes(removed=names, updated=updated, added=added, now=now_s, health=health)
         )
 
+    def _written_as(self, job: int, value: int, rank: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Return what the document of a job depends on."""
+        return value, rank
+
     def _document(
         self, loop: Loop, job: int, value: int, priority: int, running: Running | None
     ) -> Job:
@@ -199,6 +210,79 @@ class RoundDecider(Decider):
             elif decision.decision in (DecisionKind.START, DecisionKind.MIGRATE):
                 self._tasks[int(decision.job)] = decision.tasks
         carry_out(loop, plan, int, self._host, {} if self._is_free else dict(loop.place))
+
+
+class SizedRoundDecider(RoundDecider):
+    """Rounds in which jobs have an option for each size, and running ones may resize.
+
+    The objective is the sum of what options are worth, then least disruption; nobody is preempted.
+    `policy`: whose name and columns count. `worth`: what each option of each job is worth.
+    """
+
+    def __init__(
+        self,
+        policy: ElasticPolicy,
+        worth: Callable[[Columns, Offer], Floats],
+        sizes: tuple[int, ...],
+        seconds: float,
+        gap: float,
+    ) -> None:
+        terms = ("progress", "disruption")
+        rounds = RoundPolicy(policy.name, weigh=_equal, sees=policy.sees, terms=terms)
+        super().__init__(rounds, sizes, seconds=seconds, gap=gap)
+        self._worth = worth
+        self._options: dict[int, tuple[int, ...]] = {}
+        self._progress: dict[int, tuple[int, ...]] = {}
+
+    def leave(self, loop: Loop, job: int) -> None:
+        """Note that a job has ended."""
+        super().leave(loop, job)
+        self._options.pop(job, None)
+
+    def _weights(self, loop: Loop, jobs: Ints) -> Weights:
+        worth = self._worth(Columns(loop, jobs, self.policy.sees), offer_of(loop, jobs))
+        scaled = np.rint(worth * PROGRESS)
+        for job, row in zip(jobs.tolist(), scaled, strict=True):
+            # Which options are useful depends on the speeds of a job alone.
+            options = self._options.setdefault(job, tuple(np.flatnonzero(row > 0).tolist()))
+            self._progress[job] = tuple(int(row[option]) for option in options)
+        return super()._weights(loop, jobs)
+
+    def _written_as(self, job: int, value: int, rank: int) -> tuple[int, ...]:
+        return *super()._written_as(job, value, rank), *self._progress[job]
+
+    def _document(
+        self, loop: Loop, job: int, value: int, priority: int, running: Running | None
+    ) -> Job:
+        plain = super()._document(loop, job, value, priority, None)
+        gpus = [loop.trace.options[option].gpus for option in self._options[job]]
+        options = tuple(
+            Option(groups=(whole_tasks(n, self._largest),), value=1, progress=progress)
+            for n, progress in zip(gpus, self._progress[job], strict=True)
+        )
+        if running is None and job in loop.place:
+            at = self._options[job].index(int(loop.option[job]))
+            running = Running(option=at, tasks=self._tasks[job])
+        return plain.model_copy(update={"options": options, "running": running})
+
+    def _carry_out(self, loop: Loop, plan: Plan) -> None:
+        runs: dict[int, tuple[int, Place]] = {}
+        for decision in plan.decisions:
+            if decision.option is not None:
+                job = int(decision.job)
+                self._tasks[job] = decision.tasks
+                runs[job] = (
+                    self._options[job][decision.option],
+                    place_of(decision.tasks, self._host),
+                )
+        loop.ledger.clear()
+        for _, place in runs.values():
+            loop.ledger.take(place)
+        loop.assign_all(runs)
+
+
+def _equal(jobs: Columns) -> Weights:
+    return Weights(value=np.ones(len(jobs)), rank=np.zeros(len(jobs)))
 
 
 def carry_out(

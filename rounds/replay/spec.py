@@ -55,7 +55,7 @@ from placewright.rounds.replay.policy_lists import (
     check_quotas,
     quota_list,
 )
-from placewright.rounds.replay.round_decider import RoundDecider
+from placewright.rounds.replay.round_decider import RoundDecider, SizedRoundDecider
 
 
 def digest_of(outages: tuple[Outage, ...]) -> str:
@@ -320,6 +320,10 @@ def check_replay(trace: Trace, spec: ReplaySpec) -> None:
                 path=("policy",),
                 value=spec.policy,
             )
+        if policy.worth is not None and spec.placer == "counting":
+            raise InvalidInputError(
+                "expected first-fit or best-fit where rounds decide", ("placer",), spec.placer
+            )
         _check_elastic(trace, spec, ledger)
     else:
         _check_sizes(trace, spec, ledger)
@@ -539,6 +543,8 @@ def _decider(trace: Trace, spec: ReplaySpec) -> Decider:
         return TunedList(policy, trace, spec.places)
     if isinstance(policy, QuotaPolicy):
         return quota_list(policy, trace, spec.hosts, spec.quotas)
+    if isinstance(policy, ElasticPolicy) and policy.worth is not None:
+        return SizedRoundDecider(policy, policy.worth, spec.hosts, spec.search_s, spec.gap)
     if isinstance(policy, ElasticPolicy):
         return ElasticDecider(policy, spec.places)
     if isinstance(policy, GroupPolicy):

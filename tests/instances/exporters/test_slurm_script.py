@@ -136,18 +136,32 @@ def test_a_job_held_by_others_gets_no_step_and_a_move_between_gpus_none():
     assert "moves between GPUs of the same hosts" in made.unsaid
 
 
-def test_a_job_that_changes_its_size_is_told_and_who_needs_its_room_waits():
-    sizes = [{"groups": [{"count": n, "gpu": 8}]} for n in (2, 1)]
+def resized(gpus, *hosts):
+    """Job 1 of 8 GPUs on each of h0 and h1 goes on with `gpus` on these, job 2 starts on h1."""
+    sizes = [{"groups": [{"count": n, "gpu": g}]} for n, g in ((2, 8), (len(hosts), gpus))]
     round_ = round_of({**job("1", on=["h0", "h1"]), "options": sizes}, job("2"))
-    tasks = (Task(host="h0", gpus=EIGHT),)
+    tasks = tuple(Task(index=i, host=host, gpus=tuple(range(gpus))) for i, host in enumerate(hosts))
     shrinks = Decision(job="1", decision=DecisionKind.RESIZE, option=1, tasks=tasks)
     plan = Plan(
         decisions=(shrinks, start("2", "h1")),
         sections=({"kind": "moves", "steps": ["1"], "needs_spare": []},),
     )
-    made = slurm_steps(round_, plan)
+    return slurm_steps(round_, plan)
+
+
+def test_a_job_that_gives_whole_hosts_back_keeps_the_others_before_who_needs_them_starts():
+    tried, also, shrink, start_ = resized(8, "h0").steps
+    assert tried.commands == also.commands == ()
+    assert (shrink.state, shrink.hosts) == (State.RUNNING, ("h0", "h1"))
+    assert words_of(shrink) == ["update jobid=1 NodeList=h0"]
+    assert shrink.job in start_.needs
+
+
+@pytest.mark.parametrize(("gpus", "hosts"), [(4, ["h0", "h2"]), (4, ["h0"]), (8, ["h2"])])
+def test_another_change_of_size_is_told_and_who_needs_its_room_waits(gpus, hosts):
+    made = resized(gpus, *hosts)
     assert made.steps == []
-    assert made.unsaid["running jobs that change their size"] == ["1"]
+    assert made.unsaid["running jobs that change their size, but for whole hosts"] == ["1"]
 
 
 def test_hosts_that_a_move_frees_are_kept_for_the_job_that_gets_them():

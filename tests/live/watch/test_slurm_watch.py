@@ -11,6 +11,9 @@ from benchmarks.slurm_lab import Lab, Size
 from benchmarks.slurm_soak import LICENCES, Soak
 from examples import examples
 from placewright.instances.derived.slurm_marks import HELD
+from placewright.instances.documents.plan import Plan
+from placewright.instances.exporters.slurm import slurm_script
+from placewright.instances.io.files import parse_round
 from placewright.live.watch.loop import Follower, Pace, Record, watch
 from placewright.live.watch.slurm import SlurmActor, SlurmSource, release_held
 
@@ -35,6 +38,33 @@ def test_jobs_run_once_while_slurmctld_restarts_and_the_watch_is_killed(lab, tmp
     assert made.rounds >= ROUNDS
     assert (made.restarts, made.kills) == (RESTARTS, KILLS)
     assert made.jobs > 0
+
+
+@pytest.mark.nightly
+def test_a_running_job_gives_a_host_back(lab):
+    number = lab.submit("-N3", "-n3", "--gres=gpu:8")
+    hosts = lab.settle(jobs=[number])[number].hosts
+    options = [{"groups": [{"count": n, "gpu": 8}]} for n in (3, 2)]
+
+    def tasks(*at):
+        return [{"index": i, "host": h, "gpus": list(range(8))} for i, h in enumerate(at)]
+
+    job = {"name": str(number), "options": options, "running": {"tasks": tasks(*hosts)}}
+    named = [{"name": name, "gpus": 8, "gpu_model": "H100"} for name in hosts]
+    round_ = parse_round({"cluster": {"hosts": named}, "jobs": [job]})
+
+    def shrunk_to(*kept):
+        decision = {"job": str(number), "decision": "resize", "option": 1, "tasks": tasks(*kept)}
+        plan = Plan.model_validate(
+            {"apiVersion": "placewright/v1alpha2", "kind": "Plan", "decisions": [decision]}
+        )
+        lab.run("sh", text=slurm_script(round_, plan).text)
+        return lab.jobs()[number].hosts
+
+    with pytest.raises(RuntimeError, match="a command failed"):
+        shrunk_to(*hosts[1:])  # without its batch host
+    assert shrunk_to(hosts[0], hosts[2]) == (hosts[0], hosts[2])
+    lab.cancel(number)
 
 
 @pytest.mark.nightly

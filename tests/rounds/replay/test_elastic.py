@@ -362,6 +362,23 @@ def test_what_cannot_be_played_is_refused(policy: str, changes: Any, said: str) 
         play(trace, replace(spec, **changes))
 
 
+@pytest.mark.nightly
+def test_rounds_choose_sizes_and_hosts_together() -> None:
+    """On one host they are those of the knapsack; on two of 3 GPUs nobody can have 4."""
+    trace = sized(trace_of((0, 2, 90), (7, 2, 50), (20, 2, 70)), {1: 0.6, 2: 1.0, 4: 1.5})
+    one, other = (
+        play(trace, ReplaySpec(name, (6,), search_s=30)) for name in ("sia", "sia-rounds")
+    )
+    assert one.end_us.tolist() == other.end_us.tolist()
+    assert one.resizes.tolist() == other.resizes.tolist()
+    found = play(trace, ReplaySpec("sia-rounds", (3, 3), search_s=30))
+    assert max(found.resizes.tolist()) > 0
+    # Jobs of 1 and 2 GPUs on each: all three run at once.
+    assert (found.first_start_us == trace.submit_us).all()
+    with pytest.raises(InvalidInputError, match="placer: 'counting'"):
+        play(trace, ReplaySpec("sia-rounds", (6,), placer="counting"))
+
+
 def test_policies_that_choose_sizes_need_speeds() -> None:
     with pytest.raises(InvalidInputError, match="speed_by_option"):
         play(trace_of((0, 2, 10)), ReplaySpec("sia", (2,)))
