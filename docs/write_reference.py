@@ -6,8 +6,9 @@ Each is made from what the program itself uses, and a test insists that they are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from inspect import getdoc
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,13 @@ import typer
 
 from placewright.cli.commands import app_with
 from placewright.cli.interrupts import ExitCode
+from placewright.instances.documents.plan import Reason
 from placewright.instances.io.schema import KINDS, json_schema
+from placewright.instances.policies import POLICIES, sense_of
 from placewright.instances.verify import all_rules
+from placewright.instances.verify.policies import RULES
 from placewright.instances.verify.result import STATEMENTS
+from placewright.topology.catalogue import CATALOGUE, HostModel
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -76,6 +81,11 @@ def command_line() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def documented(one: Any) -> str:
+    """Return the docstring of a function, or of that of which it is a part."""
+    return getdoc(getattr(one, "func", one)) or ""
+
+
 def rules() -> str:
     """Return the page of the rules of the verifier, from their docstrings."""
     intro = (
@@ -84,10 +94,46 @@ def rules() -> str:
     )
     table = ["| rule | requires |\n|---|---|"]
     for rule in all_rules():
-        text = cell((rule.check.__doc__ or "").partition("\n\n")[0])
+        text = cell(documented(rule.check).partition("\n\n")[0])
         says = " *says*" if rule.id in STATEMENTS else ""
         table.append(f"| `{rule.id}`{says} | {text} |")
     return "\n\n".join(("# Rules of verify", intro, "\n".join(table))) + "\n"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as code, with commas between."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def terms() -> str:
+    """Return the page of policies, terms (from the functions that verify them) and reasons."""
+    parts = [
+        "# Policies, terms, reasons",
+        "Policies, what `verify` computes for each term, and what reasons of waiting jobs say; "
+        + "[which plans exist](../plans.md#what-counts) has the details.",
+        "## Terms",
+    ]
+    found: dict[tuple[str, str], list[str]] = {}
+    for policy in POLICIES:
+        for name, function in RULES[policy].terms.items():
+            text = re.sub(r"\n\n(Notes\n-+\n)?", "\n", documented(function))
+            found.setdefault((name, cell(text).removeprefix("Return ")), []).append(policy)
+    rows = (
+        f"| `{name}` | {sense_of(name)} | {', '.join(policies)} | {text[0].upper()}{text[1:]} |"
+        for (name, text), policies in found.items()
+    )
+    parts.append("\n".join(("| term | sense | policies | formula |\n|---|---|---|---|", *rows)))
+    said = re.findall(r"^`(\w+)`: (.*?)(?=^`|\Z)", getdoc(Reason) or "", re.MULTILINE | re.DOTALL)
+    rows = (
+        f"| `{spec.name}` | {spec.title} | {listed(spec.default)} "
+        f"| {listed(spec.sections)} | {listed(spec.plan_sections)} |"
+        for spec in POLICIES.values()
+    )
+    head = "| policy | decides | default terms | sections of a round | of a plan |"
+    parts[2:2] = ["## Policies", "\n".join((head, "|---|---|---|---|---|", *rows))]
+    rows = (f"| `{Reason(name).value}` | {cell(text)} |" for name, text in said)
+    parts += ["## Reasons", "\n".join(("| reason | the option, or the job |\n|---|---|", *rows))]
+    return "\n\n".join(parts) + "\n"
 
 
 def kind_of(said: dict[str, Any], classes: dict[str, Any]) -> str:
@@ -137,6 +183,49 @@ def documents() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def links_of(model: HostModel) -> str:
+    """Return how the GPUs of a host model reach each other."""
+    each = round(model.gpu_link.bandwidth_mbps / 8000)
+    rack = " of the rack" if model.nvlink_hosts > 1 else ""
+    joined = {
+        "nvswitch": f"NVSwitch{rack}, {each} a GPU",
+        "nvlink-mesh": f"direct {model.mesh_kind}, {each} a GPU in all",
+        "pcie": f"PCI Express, {each} through a host bridge",
+    }[model.intra]
+    pairs = (f"{a}-{b}" for a, b, _ in model.mesh)
+    return f"{joined}; bridges {', '.join(pairs)}" if model.lane_mbps else joined
+
+
+def hosts() -> str:
+    """Return the page of the host models, from the catalogue."""
+    titles = (
+        "`model`",
+        "GPUs",
+        "GiB each",
+        "links, GB/s each way",
+        "sockets",
+        "cores",
+        "GiB",
+        "source",
+    )
+    rows = [titles, ("---",) * len(titles)]
+    rows += (
+        (
+            f"`{model.name}`",
+            f"{model.gpus} x {model.gpu_model}",
+            str(model.gpu_memory_mib // 1024),
+            links_of(model),
+            str(len({*model.numa}) or ""),
+            str(model.cpu_milli // 1000),
+            str(model.memory_mib // 1024),
+            cell(model.source),
+        )
+        for model in CATALOGUE.values()
+    )
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"# Host models\n\nWhat `model` of a host may name.\n\n{table}\n"
+
+
 def needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
     """Return a package and all that it needs without extras, by name."""
     key = re.sub(r"[-_.]+", "-", name).lower()
@@ -173,8 +262,10 @@ def licences() -> str:
 PAGES = {
     "command-line.md": command_line,
     "documents.md": documents,
+    "hosts.md": hosts,
     "licences.md": licences,
     "rules.md": rules,
+    "terms.md": terms,
 }
 
 

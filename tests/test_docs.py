@@ -136,5 +136,6 @@ def test_the_quantity_that_the_page_calls_refused_is_refused(tmp_path):
     ],
 )
 def test_the_reference_explains_each_name_that_a_plan_or_a_verification_uses(name):
-    pages = (DOCS / "glossary.md", DOCS / "reference" / "rules.md")
+    references = (DOCS / "reference" / f"{page}.md" for page in ("rules", "terms"))
+    pages = (DOCS / "glossary.md", *references)
     assert any(f"`{name}`" in page.read_text() for page in pages)

@@ -91,19 +91,30 @@ class DecisionKind(StrEnum):
 class Reason(StrEnum):
     """Why a job waits, of the option that comes furthest; docs/plans.md has the exact tests.
 
-    `never_fits`: it does not fit the empty, healthy cluster. `quota`: it asks more than the plan
-    leaves of its tenant's quota. `hosts_away`: it does not fit without hosts that are unhealthy,
-    reserved or to be vacated, even if all others were empty. `capacity`: it does not fit beside the
-    jobs that go on running. `displaced_by_priority`: nor beside these and the started jobs of
-    strictly higher precedence.
-    `promised_later`: it has a promise, and its leases come later. `refused`: it asked for a promise
-    and got none. `data`: a region has such GPUs, and its data is on the way there. `no_region`:
-    no region may run it with all its data. `not_asked`: the policy decides about data and starts
-    nobody. `held` and `not_before`: the job itself says so. `reserved`: it has a reservation for
-    later. `held_for_reservation`: it would delay a reservation. `held_for_maintenance`: it would
-    not have ended when maintenance takes the hosts that it needs. `invalid`: it makes no sense in
-    the round, which was read leniently. `disruption_limit`: a guaranteed job that would evict more
-    than the disruption budget allows. `later`: the schedule has it begin later, at `at`.
+    `never_fits`: it does not fit the cluster and its pools, even with all hosts healthy and empty.
+    `quota`: it asks more than the plan leaves of its tenant's quota or of a cap; of a guaranteed
+    job, its tenant's cells have no room for it beside the guaranteed jobs there.
+    `hosts_away`: it does not fit without the hosts that are unhealthy, reserved, to be vacated or
+    in an outage, even if all others are empty.
+    `capacity`: it does not fit beside the jobs that the plan keeps and migrates; of a guaranteed
+    job, too few of the cells that its tenant may claim are usable and free.
+    `displaced_by_priority`: nor beside these and the started jobs of strictly higher precedence.
+    `promised_later`: the job has a promise, and its leases come later.
+    `refused`: the job asked for a promise and has none.
+    `data`: a region that may run the job has such GPUs, and will have all its data by copies.
+    `no_region`: no region has such GPUs and may run the job with all its data, even when all copies
+    are done.
+    `not_asked`: the policy decides about data and starts nobody; the job has a home.
+    `held`: the job says so.
+    `not_before`: the job may start later only, `at`.
+    `reserved`: the job has a reservation, for the time `at`.
+    `held_for_reservation`: it would delay the reservation that `job` has for the time `at`, and
+    does not fit beside it and those before it; in rounds of more than 500 jobs, the first
+    reservation that begins before the job has ended.
+    `held_for_maintenance`: it would not have ended `at`, when maintenance takes a host it needs.
+    `invalid`: the round was read leniently, and the job makes no sense in it: see `message`.
+    `disruption_limit`: a guaranteed job that would evict more than the disruption budget allows.
+    `later`: the schedule has the job begin later, `at`.
     `not_chosen`: none of these; no better plan was found in which it starts.
     """
 

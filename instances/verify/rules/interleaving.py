@@ -537,7 +537,10 @@ TERM = "weighted_throughput"
 
 
 def throughput(reading: Reading) -> int:
-    """Sum of the throughput of all placed jobs."""
+    """Sum of the throughput of all placed jobs, each in millionths, rounded down.
+
+    Alone a job's speed, in a group its speed * iteration / period.
+    """
     return sum(each for _, each in _rates(reading))
 
 
@@ -567,7 +570,10 @@ def class_terms(round_: Round) -> dict[str, ClassTerm]:
 
 
 def efficiency(reading: Reading) -> int:
-    """Sum of the efficiencies of the groups, and of the jobs with a profile that are in none."""
+    """Sum of the efficiencies of the groups, and of the jobs with a profile that are in none.
+
+    Each is (all stages of all members) / (slots * period), in millionths, rounded down.
+    """
     slots = reading.round.sharing.slots
     total = 0
     for group in reading.groups:

@@ -67,7 +67,10 @@ def collectives(reading: Reading) -> list[Collective]:
 
 
 def bottleneck(reading: Reading) -> int:
-    """Sum of the times of all collectives that the plan places anew, in microseconds."""
+    """Sum of the times of all collectives that the plan places anew, in microseconds.
+
+    Of each the time at its bottleneck, rounded up.
+    """
     return sum(collective.time_us for collective in collectives(reading))
 
 

@@ -452,7 +452,11 @@ def shares(reading: Reading) -> list[Share]:
 
 
 def sums(reading: Reading) -> dict[str, int]:
-    """Return the terms that `share` stands for in this round; none if its policy has it not."""
+    """Return the terms that `share` stands for in this round; none if its policy has it not.
+
+    `share` is the smallest dominant share of a tenant with jobs, in 0.001 %, rounded down;
+    `share_2` the sum of the two smallest, and so on; of more than eight, seven and `share_all`.
+    """
     if not _asked(reading):
         return {}
     ordered = sorted(one.share for one in shares(reading))

@@ -146,6 +146,7 @@ def _own(job: Job) -> Iterable[int]:
 def value(reading: Reading) -> int | dict[str, int]:
     """Return `value`, or the terms of the priority classes that it stands for.
 
-    Each is the sum of the started jobs' values, less those of the preempted jobs, of its class.
+    Each is the sum of the started jobs' values, less those of the preempted jobs, of its class. An
+    option without a value is worth its milli-GPU times the job's weight.
     """
     return by_class(reading.round, class_terms(reading.round), worths(reading))

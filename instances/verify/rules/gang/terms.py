@@ -26,7 +26,11 @@ Link: TypeAlias = tuple[str, str]
 
 
 def contention(reading: Reading) -> int:
-    """Return Mbit/s beyond the bandwidth of links, less those of the kept jobs alone."""
+    """Return Mbit/s beyond the bandwidth of links, less those of the kept jobs alone.
+
+    The load of a domain's link is the sum of `communication.rate_mbps` over the groups, of all jobs
+    that run after the round, with a task in the domain and one outside.
+    """
     return _excess(reading, reading.placed) - _excess(reading, reading.kept)
 
 
@@ -218,7 +222,11 @@ def freed(reading: Reading) -> int:
 
 
 def spread(reading: Reading) -> int:
-    """Milli-GPU times level weight times domains beyond the first, over groups and their levels."""
+    """Milli-GPU times level weight times domains beyond the first, over groups and their levels.
+
+    Of started and migrated jobs; levels are those that a group prefers, or all that have a weight:
+    by default 1 for `rack` and 4 for `block`.
+    """
     weights = reading.round.spread_weights()
     total = 0
     for placed in reading.placed_anew:
