@@ -11,7 +11,7 @@ import numpy as np
 
 from placewright.array_types import Bools, Ints
 from placewright.explain.conflict import Answer, SolvingOracle
-from placewright.explain.facts import gang
+from placewright.explain.facts import gang, stages
 from placewright.explain.facts.fact import Fact, Stratum, World, named
 from placewright.explain.facts.rules import PARTLY, causes_of
 from placewright.formulations.gang import parameters
@@ -39,7 +39,7 @@ from placewright.instances.documents.caps import Measure
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import TaskGroup
 from placewright.instances.documents.round import Round
-from placewright.instances.policies import GANG
+from placewright.instances.policies import GANG, STAGES
 from placewright.topology import State
 from placewright.topology.units import WHOLE_GPU
 
@@ -235,18 +235,26 @@ MAX_KNOWN = 3
 
 
 class ArrayOracle:
-    """Answers questions of gangs by counting; `solving` answers all others."""
+    """Answers questions of gangs, and of stages, by counting; `solving` answers all others."""
 
     def __init__(self, solving: SolvingOracle) -> None:
         self._solving = solving
         self._last: _Arrays | None = None
+        self._gangs: tuple[Round, Round] | None = None
         self._running: list[RunningJobs] = []
 
     def start(self, world: World) -> Answer:
         """Return whether the job of a world starts, without a plan; not once the time is over."""
         if self._solving.left() <= 0:
             return Answer(None)
-        starts = self._counted(world) if world.base.policy.spec is GANG else None
+        spec, counted = world.base.policy.spec, world
+        if spec is STAGES:
+            if stages.waits(world):
+                return Answer(False)
+            if self._gangs is None or self._gangs[0] is not world.base:
+                self._gangs = world.base, stages.as_gangs(world.base, world.job)
+            counted = World(self._gangs[1], world.job, world.removed)
+        starts = self._counted(counted) if spec in (GANG, STAGES) else None
         return self._solving.start(world) if starts is None else Answer(starts)
 
     def _counted(self, world: World) -> bool | None:

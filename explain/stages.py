@@ -54,33 +54,23 @@ def waits_of(round_: Round, plan: Plan) -> dict[str, Wait]:
 
 
 class _Usage:
-    """What the jobs of a schedule ask of each row over time."""
+    """What the jobs of a schedule ask of each row over time, and each task, or a gang, of them."""
 
     def __init__(self, round_: Round, entries: Mapping[str, Scheduled]) -> None:
-        self._rows = StageRows(round_)
-        self._jobs = {job.name: job for job in round_.jobs}
+        self._rows, self._each = StageRows(round_), dict[str, list[int]]()
         self._spans: list[tuple[int, int, list[int]]] = []
-        for name, entry in entries.items():
-            for begin, units in self._waves(entry):
-                asked = [units * each for each in self._each(entry)]
-                if self._jobs[name].running is not None:
-                    asked = self._rows.held(self._jobs[name])
-                self._spans.append((begin, begin + self._seconds(entry), asked))
-
-    def _waves(self, entry: Scheduled) -> tuple[tuple[int, int], ...]:
-        return entry.waves or ((entry.start, 1),)
-
-    def _seconds(self, entry: Scheduled) -> int:
-        stage = self._jobs[entry.job].stage
-        if self._jobs[entry.job].running is not None or stage is None:
-            return entry.end - entry.start
-        return stage.seconds(entry.option)
-
-    def _each(self, entry: Scheduled) -> list[int]:
-        job = self._jobs[entry.job]
-        asked = self._rows.asked(job, job.options[entry.option])
-        units = sum(count for _, count in self._waves(entry))
-        return [amount // units for amount in asked]
+        for job in round_.jobs:
+            if (entry := entries.get(job.name)) is None:
+                continue
+            waves = entry.waves or ((entry.start, 1),)
+            held = job.running is not None
+            asked = (
+                self._rows.held(job) if held else self._rows.asked(job, job.options[entry.option])
+            )
+            each = [amount // sum(units for _, units in waves) for amount in asked]
+            self._each[job.name], seconds = each, entry.end - waves[-1][0]
+            for begin, units in waves:
+                self._spans.append((begin, begin + seconds, [units * amount for amount in each]))
 
     def full(self, entry: Scheduled, ready: int) -> str | None:
         """Return the row that has too little for a job just before it begins; None if all have.
@@ -91,7 +81,9 @@ class _Usage:
         begins = (begin for begin, _, _ in self._spans if first < begin < entry.end)
         for at in (first, *sorted(begins)):
             running = [asked for begin, end, asked in self._spans if begin <= at < end]
-            for r, (row, each) in enumerate(zip(self._rows.rows, self._each(entry), strict=True)):
+            for r, (row, each) in enumerate(
+                zip(self._rows.rows, self._each[entry.job], strict=True)
+            ):
                 mine = each if entry.start <= at else 0
                 if each and sum(asked[r] for asked in running) - mine + each > row.capacity:
                     return row.text()

@@ -17,6 +17,7 @@ from placewright.explain.facts.fact import (
     Situation,
     Stratum,
     World,
+    carried_out,
     edit_job,
     named,
     without_waiting,
@@ -28,6 +29,7 @@ from placewright.instances.derived.phrases import span
 from placewright.instances.derived.waiting import end_of
 from placewright.instances.derived.waves import counted, without_done
 from placewright.instances.documents.job import Job
+from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.policies import GANG
 
@@ -97,18 +99,19 @@ def _waits_no_more(job: str, name: str) -> Edit:
     return edit_job(job, lambda one: without_done((one,), (name,))[0])
 
 
+def waits(world: World) -> bool:
+    """Whether a job waits for one of the base round: that may run on, yet hold nothing."""
+    after = after_of(named(world.job, world.round))
+    return any(one.name in after for one in world.base.jobs)
+
+
 def question(world: World) -> Round:
-    """Return the round of gangs in which only the start of one job counts.
-
-    It is held while it waits for a job of the base round: that may run on, yet hold nothing.
-    """
-    waits, known = named(world.job, world.round), {one.name for one in world.base.jobs}
-    return gang.question(
-        World(_gangs(world.round, world.job, held=bool(known & {*after_of(waits)})), world.job)
-    )
+    """Return the round of gangs in which only the start of one job counts, held while it waits."""
+    asked = as_gangs(world.round, world.job, held=waits(world))
+    return gang.question(World(asked, world.job))
 
 
-def _gangs(round_: Round, job: str, *, held: bool = False) -> Round:
+def as_gangs(round_: Round, job: str, *, held: bool = False) -> Round:
     """Return the round of gangs in which one job waits beside what runs."""
     alone = without_waiting(round_, job)
     policy = round_.policy.model_copy(update={"formulation": GANG.name, "terms": ("value",)})
@@ -121,7 +124,20 @@ def _gangs(round_: Round, job: str, *, held: bool = False) -> Round:
 
 def places(round_: Round, job: str) -> tuple[GroupPlaces, ...]:
     """Return the nearest places of a job beside what runs."""
-    return gang.places(_gangs(round_, job), job)
+    return gang.places(as_gangs(round_, job), job)
 
 
-POLICY = PolicyFacts(base, facts, question, gang.started, places)
+def after(round_: Round, plan: Plan) -> Round:
+    """Return the round that a plan leads to; what begins of a job has its name, not what is left.
+
+    So that job starts, as the plan has it, and the wave is no job that ran before.
+    """
+    made, known, names = carried_out(round_, plan), {*round_.names}, dict[str, str]()
+    for wave in (one.name for one in made.jobs if one.name not in known):
+        whole = wave.rpartition("@")[0]
+        names |= {wave: whole, whole: wave}
+    jobs = (one.model_copy(update={"name": names.get(one.name, one.name)}) for one in made.jobs)
+    return made.model_copy(update={"jobs": tuple(jobs)})
+
+
+POLICY = PolicyFacts(base, facts, question, gang.started, places, after=after)

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from placewright.array_types import Floats, Ints
-from placewright.formulations.stages.problem import Problem, Schedule
+from placewright.formulations.stages.problem import MAKESPAN, Problem, Schedule
 
 Wave = tuple[int, int, int]
 """A job, when some of its units begin, and how many."""
@@ -48,8 +48,9 @@ def list_schedules(problem: Problem, begun: Begun = NOTHING) -> Iterator[Schedul
 def orders(problem: Problem) -> Iterator[Ints]:
     """Yield lists of the jobs: by work left, critical path, work behind, submission.
 
-    Of a pipeline the work counts, or that of one job that nobody waits for and of all before it,
-    divided by the weight; a job goes with the first that it leads to.
+    Those that suit the first term come first, should there be time for one alone. Of a pipeline the
+    work counts, or that of one job that nobody waits for and of all before it, divided by the
+    weight; a job goes with the first that it leads to.
     """
     if not problem.jobs:
         yield np.zeros(0, dtype=np.int64)
@@ -63,15 +64,16 @@ def orders(problem: Problem) -> Iterator[Ints]:
     for j in reversed(problem.order):
         behind[j] += behind[list(problem.successors[j])].sum()
     submitted = np.arange(len(path))
-    for keys in (
+    by_work = [
         (path, whole[pipeline]),
         (path, each),
         (submitted, whole[pipeline]),
         (submitted, each),
         (path, each, whole[pipeline]),
-        (submitted, path),
-        (path, -behind),
-    ):
+    ]
+    by_path = [(submitted, path), (path, -behind)]
+    is_makespan = problem.round.policy.terms[0] == MAKESPAN
+    for keys in (*by_path, *by_work) if is_makespan else (*by_work, *by_path):
         yield np.lexsort((submitted, *keys))
     yield submitted
 

@@ -19,6 +19,8 @@ from placewright import (
     solve_round,
     verify,
 )
+from placewright.formulations.stages.heuristics.list_schedules import list_schedules
+from placewright.formulations.stages.problem import compile_stages
 from placewright.rounds import prove_bounds
 from tests.formulations.stages.oracle import Tiny, draw, optima, written
 from tests.support.examples import tried
@@ -151,3 +153,12 @@ def test_bounds_are_proven_of_a_plan_that_is_given() -> None:
     round_ = load_round(LIBRARY / "graham.yaml")
     (proven,) = prove_bounds(round_, solve_round(round_, isolation="none"), isolation="none")
     assert proven.bound == 12
+
+
+def test_the_first_list_suits_the_first_term() -> None:
+    # As many GPUs as chains, and one long chain: in any other order it begins too late.
+    jobs = [job(f"s{i}", 2) for i in range(6)] + [job("long", 2), job("tail", 9, ["long"])]
+    for term, best in (("makespan", 11), ("completion", 2 * 3 + 4 * 3 + 15)):
+        round_ = round_of(jobs, 3, terms=[term])
+        problem = compile_stages(round_)
+        assert problem.values(next(list_schedules(problem)))[term] == best
