@@ -26,8 +26,6 @@ EXCERPT = ["Objective, most important first"]
 pytestmark = pytest.mark.xdist_group("readme")
 
 DATA = ROOT / "tests" / "data"
-NOT_OURS = ("openb",)
-"""Of commands about data that are not part of this repository."""
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -136,8 +134,7 @@ def test_the_presets_make_rounds_that_are_solved(clone):
 def test_the_other_commands_of_the_tour_work_one_after_the_other(clone):
     lines = [line for line in commands(TOUR) if not line.startswith("placewright preset")]
     for line in lines:
-        if not any(name in line for name in NOT_OURS):
-            assert run_line(line, clone)
+        assert run_line(line, clone)
 
 
 @pytest.fixture
