@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pkgutil import resolve_name
 from typing import ParamSpec, TypeVar
@@ -41,12 +41,21 @@ OTHER = "other"
 
 
 class Clock:
-    """Gives each moment since its creation to one stage, the innermost that runs."""
+    """Gives each moment since its creation to one stage, the innermost that runs.
 
-    def __init__(self) -> None:
-        self._seconds = dict.fromkeys((*STAGES, OTHER), 0.0)
-        self._running = [OTHER]
-        self._since = time.perf_counter()
+    Parameters
+    ----------
+    stages, other
+        Names of the stages, and of what is in none of them.
+    now
+        The seconds by which it goes: of a wall clock, or of CPU.
+    """
+
+    def __init__(self, stages: Iterable[str], other: str, now: Callable[[], float]) -> None:
+        self._seconds = dict.fromkeys((*stages, other), 0.0)
+        self._running = [other]
+        self._now = now
+        self._since = now()
 
     def timed(self, stage: str, function: Callable[P, R]) -> Callable[P, R]:
         """Return a function that does the same, on the time of this stage."""
@@ -69,20 +78,20 @@ class Clock:
         return dict(self._seconds)
 
     def _settle(self) -> None:
-        now = time.perf_counter()
+        now = self._now()
         self._seconds[self._running[-1]] += now - self._since
         self._since = now
 
 
-def watch(clock: Clock) -> None:
-    """Replace every function of `STAGES` wherever a module of placewright has it.
+def watch(clock: Clock, stages: Mapping[str, tuple[str, ...]]) -> None:
+    """Replace every function of some stages wherever a module of placewright has it.
 
     Raises
     ------
     ImportError, AttributeError
         If one does not exist.
     """
-    watched = [(stage, name) for stage, names in STAGES.items() for name in names]
+    watched = [(stage, name) for stage, names in stages.items() for name in names]
     found = [(stage, name, resolve_name(name)) for stage, name in watched]
     for stage, name, function in found:
         timed = clock.timed(stage, function)
@@ -97,8 +106,8 @@ def watch(clock: Clock) -> None:
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    clock = Clock()
-    watch(clock)
+    clock = Clock(STAGES, OTHER, time.perf_counter)
+    watch(clock, STAGES)
     from placewright.cli.app import main as run
 
     code = run(sys.argv[1:])

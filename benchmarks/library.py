@@ -206,7 +206,7 @@ def _entries() -> Iterator[Entry]:
         yield _gang("medium", mix, 1024, 300, 0, 6)
     yield from (_gang("large", mix, 16_384, 6000, 0) for mix in mixes)
     yield from (_gang("large", mix, 4096, 2000, 0, 8) for mix in mixes)
-    yield from (_gang("large", mix, 100_000, 10_000, 0) for mix in mixes[:3])
+    yield from (_gang("large", mix, 100_000, 10_000, 0) for mix in mixes[:2])
     yield _gang("large", "tight", 100_000, 30_000, 0)
     for name in (
         *("quickstart", "why-jobs-wait", "pools", "hived", "drf-100-cpus", "megatron", "sia"),

@@ -248,6 +248,7 @@ def init(
 
     Example: placewright init round -o my-round.yaml
     """
+    from placewright.instances.io import streams
     from placewright.instances.io.library import STARTERS
 
     target = output or f"{kind}.yaml"
@@ -258,7 +259,8 @@ def init(
         typer.echo(text, nl=False)
         return
     check_output(target)
-    Path(target).write_text(text, encoding="utf-8")
+    with interrupts.writing(target):
+        streams.write(target, text.encode())
     note_written(target)
 
 

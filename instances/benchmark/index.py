@@ -25,13 +25,13 @@ from placewright.instances.generators.gang import generate_round
 from placewright.instances.generators.geo import generate
 from placewright.instances.io.digest import round_digest
 from placewright.instances.io.files import AnyPath, load_round, load_text, parse_plan, parse_round
+from placewright.instances.io.library import FOLDER
 from placewright.instances.policies import sense_of
 
 Suite: TypeAlias = Literal["small", "medium", "large"]
 SUITES: tuple[Suite, ...] = get_args(Suite)
 
 HOME = Path(__file__).parent
-LIBRARY = HOME.parent / "library"
 INDEX = HOME / "index.json"
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
@@ -90,7 +90,7 @@ class Instance(Document):
 
 
 def _bundled(name: str) -> Round:
-    return load_round(LIBRARY / f"{name}.yaml")
+    return load_round(FOLDER / f"{name}.yaml")
 
 
 GENERATORS: Mapping[str, Callable[..., Round]] = {

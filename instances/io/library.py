@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from placewright.instances.io.yaml_json import parse_yaml
+from placewright.instances.policies import GANG
+
 FOLDER = Path(__file__).parents[1] / "library"
 STARTERS = Path(__file__).parents[1] / "starter"
 
@@ -47,8 +50,7 @@ def examples() -> Iterator[Example]:
             field, said = (word, f"{rest}\n") if begins else (field, f"{line.strip('# ')} ")
             if field:
                 fields[field] += said
-        _, _, after = text.partition("formulation: ")
-        policy = after.split()[0].strip(",}") if after else "gang"
+        policy = parse_yaml(text).get("policy", {}).get("formulation", GANG.name)
         answer, _, why = fields["Answer"].partition("\n")
         source = " ".join(fields["Source"].split())
         yield Example(path, policy, source, answer, " ".join(why.split()))
