@@ -40,6 +40,7 @@ from placewright.topology.graph_reader import read_graph
 
 if TYPE_CHECKING:
     import networkx as nx
+    from matplotlib.axes import Axes
     from pandas import DataFrame
 
 Graph = TypeVar("Graph", bound="nx.Graph[Any]")
@@ -442,6 +443,49 @@ class Plan(Document):
         ]
         columns = ["job", "decision", "option", "reason", "gpus", "hosts"]
         return DataFrame(rows, columns=columns).astype({"option": "Int64"}).set_index("job")
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw who is on which GPU once the plan is carried out: a row for each host that is used.
+
+        A job has one colour, and its name where it begins on a host; jobs that share a GPU divide
+        its cell. matplotlib is needed, and imported here. `placewright show` draws the whole
+        cluster.
+
+        Parameters
+        ----------
+        axes
+            Where to draw; new ones if None.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With x the indices of GPUs on a host, and y the hosts in the order of their names.
+        """
+        from matplotlib import colormaps, pyplot
+
+        holders: dict[tuple[str, int], list[str]] = {}
+        for job, places in self.assignment().items():
+            for place in places:
+                holders.setdefault(place, []).append(job)
+        rows = {host: row for row, host in enumerate(sorted({host for host, _ in holders}))}
+        if axes is None:
+            _, axes = pyplot.subplots(figsize=(8, max(1.5, 0.3 * len(rows))))
+        shades = colormaps["tab20"].colors  # type: ignore[attr-defined]
+        colours = {job: shades[i % len(shades)] for i, job in enumerate(self.assignment())}
+        named: set[tuple[str, str]] = set()
+        for (host, gpu), jobs in sorted(holders.items()):
+            for part, job in enumerate(jobs):
+                left = gpu - 0.45 + 0.9 * part / len(jobs)
+                axes.barh(
+                    rows[host], 0.9 / len(jobs), 0.8, left, color=colours[job], align="center"
+                )
+                if (host, job) not in named:
+                    named.add((host, job))
+                    axes.text(left + 0.05, rows[host], job, size=7, va="center", clip_on=True)
+        columns = range(1 + max((gpu for _, gpu in holders), default=0))
+        axes.set(xlabel="GPU", xticks=columns, yticks=range(len(rows)), yticklabels=list(rows))
+        axes.invert_yaxis()
+        return axes
 
     def _repr_html_(self) -> str:
         """Return the terms and how many jobs are decided how, as a notebook shows them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placewright import Job, Round, explain_job, solve_round
+from placewright import Job, Plan, Round, explain_job, solve_round
 from placewright.instances.documents.html import html_table
 
 
@@ -28,6 +28,34 @@ def test_a_plan_is_a_frame_with_a_row_for_each_job(solved):
         "hosts": "h0",
     }
     assert frame.loc["b", "reason"] == "never_fits"
+
+
+def test_a_plan_is_drawn_with_a_row_for_each_host_and_a_colour_for_each_job():
+    pytest.importorskip("matplotlib").use("agg")
+    tasks = {
+        "a": [("h1", (0, 1)), ("h0", (3,))],
+        "b": [("h0", (0,))],
+        "c": [("h0", (0,))],
+    }
+    decisions = [
+        {
+            "job": job,
+            "decision": "start",
+            "option": 0,
+            "tasks": [{"index": i, "host": h, "gpus": g} for i, (h, g) in enumerate(places)],
+        }
+        for job, places in tasks.items()
+    ]
+    axes = Plan.model_validate({"decisions": decisions}).plot()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["h0", "h1"]
+    boxes = {
+        (round(bar.get_x(), 2), round(bar.get_y() + 0.4), bar.get_facecolor())
+        for bar in axes.patches
+    }
+    assert {(x, y) for x, y, _ in boxes} == {(-0.45, 0), (0, 0), (2.55, 0), (-0.45, 1), (0.55, 1)}
+    assert len({colour for _, _, colour in boxes}) == 3
+    assert [text.get_text() for text in axes.texts] == ["b", "c", "a", "a"]
+    assert Plan(decisions=()).plot(axes) is axes
 
 
 def test_documents_show_themselves(solved):
