@@ -86,7 +86,7 @@ def bests(rows: Iterable[Row], index: Mapping[str, Instance]) -> dict[str, Best]
         if not (old.term or term):
             continue
         term = old.term or term
-        sign = 1 if sense_of(term) == "max" else -1
+        sign = _sign(term)
         value, bound = value_of(row), row.bound
         if old.value is not None and (value is None or sign * value < sign * old.value):
             value = old.value
@@ -96,6 +96,14 @@ def bests(rows: Iterable[Row], index: Mapping[str, Instance]) -> dict[str, Best]
     return found
 
 
+def _sign(term: str) -> int:
+    """1 if more of a term is better, else -1; so is a cost that is no term of a policy."""
+    try:
+        return 1 if sense_of(term) == "max" else -1
+    except KeyError:
+        return -1
+
+
 def contradictions(rows: Iterable[Row], best: Mapping[str, Best]) -> list[str]:
     """Return what must not be: bounds that a verified plan of any solver beats."""
     found = []
@@ -103,7 +111,7 @@ def contradictions(rows: Iterable[Row], best: Mapping[str, Best]) -> list[str]:
         one = best.get(row.instance)
         if one is None or row.bound is None or one.value is None:
             continue
-        over = (one.value - row.bound) * (1 if sense_of(one.term) == "max" else -1)
+        over = (one.value - row.bound) * _sign(one.term)
         if over > 1e-6 * max(1.0, abs(row.bound)):
             found.append(
                 f"{row.instance}: a plan of {one.term} {one.value} beats the bound {row.bound:g} "

@@ -362,7 +362,7 @@ def run_task(task: Task) -> Row:
     except InvalidInputError as error:
         return replace(row, note=str(error))
     found: list[tuple[float, int]] = []
-    began, cpu = time.monotonic(), _cpu_seconds()
+    began, cpu = time.monotonic(), cpu_seconds()
     followed = headline(round_.policy.terms)[-1] == round_.policy.terms[0]
 
     def watch(value: int) -> None:
@@ -379,7 +379,7 @@ def run_task(task: Task) -> Row:
     except Exception as error:  # noqa: BLE001 (a solver may raise anything; the row says it)
         return replace(row, note=f"{type(error).__name__}: {error}"[:500])
     if not task.protocol.deterministic:
-        wall, used = time.monotonic() - began, _cpu_seconds() - cpu
+        wall, used = time.monotonic() - began, cpu_seconds() - cpu
         row = replace(row, wall_s=round(wall, 3), cpu_s=round(used, 3), found=tuple(found))
     return _judged(task, round_, attempt, row)
 
@@ -438,7 +438,7 @@ def _by_command(command: str, round_: Round, task: Task) -> Attempt:
         return Attempt(load_plan(files["plan"]))
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
     """CPU seconds of this process, and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
