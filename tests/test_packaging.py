@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from placewright import __version__
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
@@ -25,13 +28,25 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETTINGS = PYPROJECT["tool"]["setuptools"]
 
 
-def test_every_folder_with_an_init_is_a_package_of_the_wheel():
+def test_every_folder_with_files_is_a_package_of_the_wheel():
     found = {
-        ".".join(("placewright", *init.parent.relative_to(ROOT).parts))
+        ".".join(("placewright", *path.parent.relative_to(ROOT).parts))
         for folder in FOLDERS
-        for init in (ROOT / folder).rglob("__init__.py")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.parent.name != "__pycache__"
     }
     assert found | {"placewright"} == set(SETTINGS["packages"])
+
+
+def test_the_version_stands_in_one_place():
+    assert PYPROJECT["project"]["dynamic"] == ["version"]
+    for path in ("pyproject.toml", "CITATION.cff"):
+        assert __version__ not in (ROOT / path).read_text(encoding="utf-8")
+    log = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## \[(.*?)\]", log, re.MULTILINE)[1] == __version__
+    for path in (ROOT / "deploy" / "kubernetes").glob("*.yaml"):
+        named = re.findall(r"image: placewright:(\S+)", path.read_text(encoding="utf-8"))
+        assert set(named) <= {__version__}, path
 
 
 def test_every_module_lies_in_a_package():

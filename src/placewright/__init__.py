@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from placewright.rounds.protection import Protection, protect
     from placewright.topology import Cluster
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Admitted",
