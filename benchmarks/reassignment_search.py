@@ -215,7 +215,7 @@ class _Counts:
             costs += weight * np.maximum(0, target * free[:, first] - free[:, second])
         return costs
 
-    def _move_costs(self, processes: Ints, on: Ints) -> Ints:
+    def _move_costs(self, processes: Ints | int, on: Ints) -> Ints:
         """Return what it costs that processes have moved to machines `on`."""
         it, home = self.it, self.it.initial[processes]
         costs: Ints = it.weights[0] * it.move_cost[processes] * (on != home)
@@ -229,7 +229,7 @@ class _Counts:
         may: Bools = (amounts <= it.capacity).all(axis=1) & (self.on[service] == 0)
         new = self.at[service] == 0
         may &= np.count_nonzero(~new) + new[it.location] >= it.spread[service]
-        may &= (self.near[self.asks[service]] > 0).all(axis=0)[it.neighbourhood]
+        may &= np.logical_and.reduce(self.near[self.asks[service]] > 0)[it.neighbourhood]
         # Where services that need it run without it so far, it has to run in each such place.
         for one in self.serves[service]:
             for place in np.flatnonzero((self.near[one] > 0) & (self.near[service] == 0)):
