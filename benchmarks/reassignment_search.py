@@ -218,8 +218,9 @@ class _Counts:
     def _move_costs(self, processes: Ints | int, on: Ints) -> Ints:
         """Return what it costs that processes have moved to machines `on`."""
         it, home = self.it, self.it.initial[processes]
-        costs: Ints = it.weights[0] * it.move_cost[processes] * (on != home)
-        return costs + it.weights[2] * it.distance[home, on]
+        costs: Ints = it.weights[2] * it.distance[home, on]
+        costs += it.weights[0] * it.move_cost[processes] * (on != home)
+        return costs
 
     def _fits(self, process: int) -> Bools:
         """Say on which machines a process, which is counted nowhere, breaks no rule, shape (M,)."""
