@@ -64,7 +64,7 @@ def audit(
     moves: int | None = None,
     time_limit: float | None = None,
     backend: str = "auto",
-    isolation: Isolation = "process",
+    isolation: Isolation = "auto",
 ) -> Audit:
     """Judge a placement.
 

@@ -173,7 +173,7 @@ class SolvingOracle:
 
     def bounds(self, question: Round, plan: Plan) -> tuple[TermResult, ...]:
         """Return the terms of a plan with bounds that are proven afresh."""
-        isolation = self._search.get("isolation", "process")
+        isolation = self._search.get("isolation", "auto")
         return prove_bounds(trusted(question), plan, time_limit=self.left(), isolation=isolation)
 
     def left(self) -> float:

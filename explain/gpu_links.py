@@ -92,7 +92,7 @@ def audit_links(
     *,
     time_limit: float | None = None,
     backend: str = "auto",
-    isolation: Isolation = "process",
+    isolation: Isolation = "auto",
 ) -> LinkAudit | None:
     """Return how the tasks of a placement are joined; None if no host's links say anything.
 

@@ -581,7 +581,7 @@ class Moves:
         *,
         time_limit: float | None = None,
         backend: str = "auto",
-        isolation: Isolation = "process",
+        isolation: Isolation = "auto",
     ) -> None:
         valid = round_.valid_part()
         # What moves buy is asked: all jobs keep their size.

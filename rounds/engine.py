@@ -72,7 +72,7 @@ class Engine:
         seed: int | None = None,
         deterministic: bool | None = None,
         progress: Progress | None = None,
-        isolation: Isolation = "process",
+        isolation: Isolation = "auto",
         executor: Executor | None = None,
     ) -> None:
         self.state = round = checked(round)  # noqa: A001

@@ -82,11 +82,14 @@ def _version(package: str) -> str:
 BACKENDS = ("auto", "highs", "cp-sat", "cbc", "scip")
 DEFAULT_BACKEND = "highs"
 
-ISOLATIONS = ("process", "none")
+ISOLATIONS = ("auto", "process", "none")
+SMALL_JOBS = 500
+"""Jobs of a round whose models may be small enough to need no process."""
+
 MOST_SECONDS, MOST_SEED = 86_400, 2**31 - 1
 """The largest time limit and seed; `documents/round.py` allows a round's own limits no more."""
 
-Isolation: TypeAlias = Literal["process", "none"]
+Isolation: TypeAlias = Literal["auto", "process", "none"]
 Solver: TypeAlias = Worker | InProcess
 
 
@@ -101,6 +104,7 @@ class Settings:
     deterministic: bool
     memory_mib: int | None
     isolation: Isolation
+    is_small: bool = False
 
     @classmethod
     def of(
@@ -112,7 +116,7 @@ class Settings:
         backend: str = "auto",
         seed: int | None = None,
         deterministic: bool | None = None,
-        isolation: Isolation = "process",
+        isolation: Isolation = "auto",
     ) -> Self:
         """Fill in the round's limits.
 
@@ -131,14 +135,19 @@ class Settings:
             deterministic=limits.deterministic if deterministic is None else deterministic,
             memory_mib=limits.memory_mib,
             isolation=isolation,
+            is_small=len(round_.jobs) <= SMALL_JOBS,
         )
 
     def solver(self) -> Solver:
-        """Make what runs the backend; a process is started ahead of its first model."""
+        """Make what runs the backend; a process is started ahead of its first model.
+
+        Not in a small round, most of which need none.
+        """
         if self.isolation == "none":
             return InProcess()
-        worker = Worker()
-        if self.seconds > 0:
+        tries_here = self.isolation == "auto" and self.is_small
+        worker = Worker(tries_here=tries_here)
+        if self.seconds > 0 and not tries_here:
             worker.warm(self.backend)
         return worker
 

@@ -204,7 +204,7 @@ def prove_bounds(
     *,
     time_limit: float | None = None,
     backend: str = "auto",
-    isolation: Isolation = "process",
+    isolation: Isolation = "auto",
 ) -> tuple[TermResult, ...]:
     """Prove bounds for a plan's own values, and the gaps that follow.
 
@@ -267,7 +267,7 @@ def solve_round(
     seed: int | None = None,
     deterministic: bool | None = None,
     progress: Progress | None = None,
-    isolation: Isolation = "process",
+    isolation: Isolation = "auto",
     executor: Executor | None = None,
     start: Plan | None = None,
 ) -> Plan:
@@ -296,7 +296,9 @@ def solve_round(
         policy `deadline`, else the first term) whenever either may have changed. What it raises is
         the caller's: it ends the search and is raised again, and there is no plan.
     isolation
-        `none` solves in this process, where no limit can be enforced from outside: for tiny rounds.
+        `process` solves in a worker process, which is killed if it overruns; `none` in this one,
+        where no limit can be enforced from outside. `auto` begins small models of small rounds in
+        this process, for half a second each, which spares most such rounds the start of another.
     executor
         Decides the regions of a round of policy `geo` side by side, such as
         `open_executor` opens; None: here, or in local processes if that pays. Rounds of

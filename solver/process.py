@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -348,11 +349,54 @@ class _EndedError(Exception):
         self.at_limit = at_limit
 
 
-class Worker:
-    """Run backends in a subprocess; a context manager, for one thread at a time."""
+SMALL_COLUMNS, HERE_SECONDS = 2000, 0.5
+"""Columns of a model that may be solved in this process, and for how long at most."""
 
-    def __init__(self) -> None:
+_here = threading.Lock()
+"""Held while HiGHS runs in this process: its threads are global."""
+
+
+def _solved_here(arrays: Arrays, limits: Limits, start: Floats | None) -> Outcome | None:
+    """Solve a small model with HiGHS in a thread of this process; None if it does not end soon.
+
+    A process costs four times what most small models do. A search that ignores its limit is left
+    behind in its thread, and no other begins beside it.
+    """
+    seconds = min(limits.seconds, HERE_SECONDS)
+    found: list[Outcome] = []
+
+    def search() -> None:
+        try:
+            # What this process cannot load or take, the other one refuses.
+            with contextlib.suppress(BackendUnavailableError, UnsupportedModelError):
+                brief = replace(limits, seconds=seconds)
+                found.append(attempt("highs", arrays, brief, start, None))
+        finally:
+            _here.release()
+
+    if not _here.acquire(blocking=False):
+        return None
+    thread = threading.Thread(target=search, daemon=True)
+    thread.start()
+    try:
+        thread.join(seconds * (1 + GRACE_SHARE) + GRACE_SECONDS)
+    except BaseException:
+        thread.join(seconds)  # Python must not end in the middle of it
+        raise
+    if not found or (found[0].wall_stopped and seconds < limits.seconds):
+        return None
+    return found[0]
+
+
+class Worker:
+    """Run backends in a subprocess; a context manager, for one thread at a time.
+
+    `tries_here`: small models of HiGHS are solved in this process, until one takes too long.
+    """
+
+    def __init__(self, *, tries_here: bool = False) -> None:
         _workers.add(self)
+        self._tries_here = tries_here
         self._child: Child | None = None
         self._received = bytearray()
         self._past_cpu = 0.0
@@ -378,6 +422,15 @@ class Worker:
         UnsupportedModelError as the backend raised them.
         """
         began = time.monotonic()
+        if self._tries_here and self._child is None and report is None:
+            small = arrays.columns <= SMALL_COLUMNS and limits.memory_mib is None
+            if backend == "highs" and small:
+                found = _solved_here(arrays, limits, start)
+                if found is not None:
+                    return audit(arrays, found, known_objective(arrays, start))
+                self._tries_here = False
+                left = max(0.0, limits.seconds - (time.monotonic() - began))
+                limits = replace(limits, seconds=left)
         incumbent = Incumbent(arrays)
         request = Request(backend, arrays, limits, start, began)
         try:
@@ -530,7 +583,9 @@ _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """After a fork: forget all workers, which belong to the parent."""
+    """After a fork: forget all workers and searches, which belong to the parent."""
+    global _here
+    _here = threading.Lock()
     for worker in list(_workers):
         worker._forget()
 

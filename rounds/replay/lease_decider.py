@@ -582,7 +582,7 @@ def decide_leases(
     time_limit: float | None = None,
     gap: float | None = None,
     backend: str = "auto",
-    isolation: Isolation = "process",
+    isolation: Isolation = "auto",
     watch: Watch | None = None,
 ) -> tuple[Served, ...]:
     """Simulate lease by lease until every job is done or has left.

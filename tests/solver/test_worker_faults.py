@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from placewright.solver import (
     Status,
     UnsupportedModelError,
     Worker,
+    process,
 )
 
 HERE = str(Path(__file__).parent)
@@ -89,6 +91,29 @@ def test_backend_that_hangs_is_killed_at_the_limit(worker) -> None:
     assert outcome.message == "killed at the limit"
     assert outcome.wall_stopped
     still_works(worker)
+
+
+def test_small_models_need_no_process() -> None:
+    with Worker(tries_here=True) as fresh:
+        still_works(fresh)
+        assert fresh.cpu_seconds() == 0
+        assert solve(fresh, "is_killed").status is Status.FAILED
+
+
+def test_a_search_that_hangs_in_this_process_is_left_to_another(monkeypatch) -> None:
+    stuck = threading.Event()
+
+    def hang(*_, **__):
+        stuck.wait()
+
+    monkeypatch.setattr(process, "attempt", hang)
+    with Worker(tries_here=True) as fresh:
+        still_works(fresh)
+        assert fresh.peak_mib() > 0
+        with Worker(tries_here=True) as beside:  # none begins beside a search that goes on
+            still_works(beside)
+            assert beside.peak_mib() > 0
+    stuck.set()
 
 
 def test_last_point_and_bound_of_a_killed_backend_are_kept(worker) -> None:

@@ -471,17 +471,18 @@ def solve_exactly(
     start: Floats | None = None
     without = {NECESSITY, COUNTED} if problem.running else set()
     for term in left:
-        # With `contention` the search for it may have proven it, and others have been before.
-        if CONTENTION in problem.terms and session.best is not None and _is_proven(session, term):
+        # Proving the first term counts most; what it leaves is for the others.
+        if not _is_met(problem, session, term):
+            arrays = exact.model.arrays(term, relax=True, without=without)
+            share = tuning.exact_relaxation_share
+            certified = _certified(problem, session, arrays, term, share)
+            if certified is not None:
+                yield Bound(term, certified, tuple(holds), certified=True)
+        # A bound that the best plan meets, without a solver or by the relaxation, needs no search.
+        if session.best is not None and _is_met(problem, session, term):
             exact.model.hold(term, session.best[term], HOLD_SLACK)
             holds.append((term, session.best[term]))
             continue
-        # Proving the first term counts most; what it leaves is for the others.
-        arrays = exact.model.arrays(term, relax=True, without=without)
-        share = tuning.exact_relaxation_share
-        certified = _certified(problem, session, arrays, term, share)
-        if certified is not None:
-            yield Bound(term, certified, tuple(holds), certified=True)
         arrays = exact.model.arrays(term, without=without)
         if start is None and known is not None:
             start = _point_of(exact, session, arrays, known)
@@ -579,6 +580,13 @@ def _columns_of_stays(m: HostModel) -> dict[tuple[int, int, int, tuple[int, ...]
     hosts = m.hosts[stays.host].tolist()
     keys = zip(stays.entry.tolist(), groups, hosts, stays.gpus, strict=True)
     return dict(zip(keys, stays.s.tolist(), strict=True))
+
+
+def _is_met(problem: Problem, session: Session, term: str) -> bool:
+    """Whether the best plan has the bound of a term; with `contention`, but for rounding."""
+    if session.best is None or CONTENTION in problem.terms:
+        return _is_proven(session, term)
+    return session.best[term] == session.best_known.bounds.get(term)
 
 
 def _is_proven(session: Session, term: str) -> bool:
