@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from placewright.instances.checks.round import check_cluster, checked, with_invalid_jobs
 from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.form_errors import invalid_input
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
@@ -28,6 +27,9 @@ from placewright.instances.errors import Path as DocumentPath
 from placewright.instances.io import streams, yaml_json
 from placewright.instances.io.shared_options import with_shared_options
 from placewright.instances.io.validation_messages import lines_of, reference_errors
+
+if TYPE_CHECKING:
+    from placewright.instances.documents.edits import Edits
 
 # Folders of files to read.
 
@@ -246,6 +248,8 @@ def parse_plan(raw: Mapping[str, Any], file: str | None = None) -> Plan:
 
 def parse_edits(raw: Mapping[str, Any], file: str | None = None) -> Edits:
     """Turn plain values into Edits."""
+    from placewright.instances.documents.edits import Edits
+
     return _document(Edits, raw, file)
 
 
