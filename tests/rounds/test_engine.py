@@ -261,7 +261,7 @@ def test_rounds_share_a_solver_process_until_the_engine_is_closed(
         return started()
 
     monkeypatch.setattr(process, "_started", counted)
-    with Engine(generate_round(32, 6, mix="tight")) as engine:
+    with Engine(generate_round(32, 6, mix="tight"), isolation="process") as engine:
         for number in range(3):
             engine.round(churn(engine.state, number))
         assert begun == 1
@@ -279,7 +279,7 @@ def test_threads_that_share_an_engine_take_turns(monkeypatch: pytest.MonkeyPatch
         return children[-1]
 
     monkeypatch.setattr(process, "_started", kept)
-    engine = Engine(generate_round(32, 6, mix="tight"))
+    engine = Engine(generate_round(32, 6, mix="tight"), isolation="process")
     engine.round()
     together = threading.Barrier(4)
 
