@@ -74,6 +74,8 @@ class Use(Enum):
     READ = "read"
     NO_EFFECT = "no effect on placement"
 
+    __hash__ = object.__hash__  # that of Enum is slow, and each field is looked up by it
+
 
 class Rule(NamedTuple):
     """A rule that is told: the name by which it is accepted, its words, whether it can forbid."""
@@ -197,13 +199,7 @@ class Reading:
         rules: dict[Rule, None] = {}
         unknown: dict[str, None] = {}
         if isinstance(raw, dict):
-            for path, use in self._entries(raw, self.ledger.table, ""):
-                if isinstance(use, Use):
-                    self.seen[use].add(path)
-                elif use is None:
-                    unknown[path] = None
-                else:
-                    rules[use] = None
+            self._go(raw, self.ledger.table, "", rules, unknown)
         self.told.update(list(rules))
         self.unknown.update(list(unknown))
         found = tuple(rule.caveat() for rule in rules)
@@ -218,26 +214,38 @@ class Reading:
             parts.append(_unknown(self.unknown).text)
         return "; ".join(parts)
 
-    def _entries(
-        self, values: Mapping[str, Any], table: _Table, path: str
-    ) -> Iterator[tuple[str, Use | Rule | None]]:
+    def _go(
+        self,
+        values: Mapping[str, Any],
+        table: _Table,
+        path: str,
+        rules: dict[Rule, None],
+        unknown: dict[str, None],
+    ) -> None:
+        """Note what becomes of each field of an object, and of those below it."""
         for name, value in values.items():
             use = table.get(name)
             if isinstance(use, Use):
                 if value:
-                    yield f"{path}{name}", use
-            elif _says_nothing(value):
+                    self.seen[use].add(f"{path}{name}")
                 continue
-            elif isinstance(use, dict):
+            if _says_nothing(value):
+                continue
+            if isinstance(use, dict):
                 for part in value if isinstance(value, list) else [value]:
                     if isinstance(part, dict):
-                        yield from self._entries(part, use, f"{path}{name}.")
+                        self._go(part, use, f"{path}{name}.", rules, unknown)
                     elif not _says_nothing(part):
-                        yield f"{path}{name}", None
-            elif isinstance(use, _ByValue):
-                yield f"{path}{name}", use.use_of(value)
+                        unknown[f"{path}{name}"] = None
+                continue
+            if isinstance(use, _ByValue):
+                use = use.use_of(value)
+            if isinstance(use, Use):
+                self.seen[use].add(f"{path}{name}")
+            elif use is None:
+                unknown[f"{path}{name}"] = None
             else:
-                yield f"{path}{name}", use
+                rules[use] = None
 
 
 def caveats_of_all(
@@ -271,10 +279,12 @@ def _says_nothing(value: Any) -> bool:
 
     Slurm wraps numbers, as `{"set": false, "number": 0}`; one that is infinite limits nothing.
     """
+    if not value:
+        return True
     if isinstance(value, list):
         return all(map(_says_nothing, value))
     if not isinstance(value, dict):
-        return not value
+        return False
     if "set" in value and "number" in value:
         return not value["set"] or bool(value.get("infinite")) or not value["number"]
     return all(map(_says_nothing, value.values()))

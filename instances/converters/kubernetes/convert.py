@@ -157,6 +157,7 @@ def _converted(
     if not sources.get(NODE):
         raise InvalidInputError(_without_nodes(sources), file=where, show_value=False)
     dump = replace(read_dump(sources, book), taken=now)
+    del sources  # more than half of the memory that all this takes
     if not dump.nodes:
         raise InvalidInputError(
             "has no node that can be a host; expected at least one", file=where, show_value=False

@@ -193,14 +193,16 @@ class Eligibility:
     _of_model: dict[str | None, frozenset[str]] = field(init=False)
     _of_name: dict[str, frozenset[str]] = field(init=False)
     host_sets: HostSets = field(init=False)
-    _known: dict[str, tuple[Condition, ...]] = field(default_factory=dict)
+    _known: dict[tuple[Any, ...], tuple[Condition, ...]] = field(default_factory=dict)
     _labelled: dict[str, frozenset[str]] = field(default_factory=dict)
     _models: dict[tuple[frozenset[str], bool], tuple[str, ...] | None] = field(default_factory=dict)
     _able: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
     _meeting: dict[tuple[Condition, ...], frozenset[str]] = field(default_factory=dict)
+    _same: dict[frozenset[str], frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.everywhere = frozenset(self.nodes)
+        self._same[self.everywhere] = self.everywhere
         self.host_sets = HostSets(len(self.nodes), compress)
         self._with_gpus = frozenset(name for name in self.nodes if self.gpus[name])
         found: dict[str | None, set[str]] = {}
@@ -241,7 +243,8 @@ class Eligibility:
         """Return the names of the nodes that meet all conditions."""
         if conditions not in self._meeting:
             met = self.everywhere.intersection(*(one.hosts for one in conditions))
-            self._meeting[conditions] = met
+            # One object for equal sets: two are compared member by member wherever they meet.
+            self._meeting[conditions] = self._same.setdefault(met, met)
         return self._meeting[conditions]
 
     def conditions(
@@ -257,13 +260,8 @@ class Eligibility:
             required = spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
         pressed = (_PRESSED,) if wanted.cpu or wanted.memory else ()
         tolerations = (*spec.tolerations, *also, *pressed)
-        asked = {
-            "selector": spec.nodeSelector,
-            "affinity": None if required is None else required.model_dump(),
-            "tolerations": [one.model_dump() for one in tolerations],
-            "accelerator": wanted.accelerator if wanted.gpus else "",
-        }
-        key = json.dumps(asked, sort_keys=True)
+        selector = tuple(sorted(spec.nodeSelector.items()))
+        key = selector, required, tolerations, wanted.accelerator if wanted.gpus else ""
         if key not in self._known:
             found = [
                 Condition(f"label/{label}={value}", self.with_labels({label: value}))
@@ -304,7 +302,7 @@ class Eligibility:
         """
         every = self.able(self.everywhere, asked)
         inside = self.able(allowed, asked)
-        if inside == every:
+        if inside is every or inside == every:
             return {}
         models = self._models_of(inside, asked)
         if models is not None:

@@ -143,6 +143,7 @@ class Maker:
     names: set[str] = field(default_factory=set)
     jobs: list[Job] = field(default_factory=list)
     asked: list[Amounts] = field(default_factory=list)
+    made: dict[tuple[object, ...], Option] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.free = {name: list(range(n)) for name, n in self.eligibility.gpus.items()}
@@ -324,6 +325,14 @@ class Maker:
             raise LeftOutError("has more pods, or more kinds of them, than a round can say")
         if any(ask.gpus * 1000 > MAX_GPU for ask in asks):
             raise LeftOutError(TOO_MUCH)
+        key = head.required, sized, tuple(counts), tuple((ask, ask.conditions) for ask in asks)
+        if key not in self.made:
+            self.made[key] = self._new_option(head, asks, counts, sized=sized)
+        return self.made[key]
+
+    def _new_option(
+        self, head: Head, asks: Sequence[Ask], counts: Sequence[int], *, sized: bool
+    ) -> Option:
         names = [ask.part[:MAX_PART] or "tasks" for ask in asks]
         if len(asks) > 1:
             names = [f"{name}-{g}" for g, name in enumerate(names)]

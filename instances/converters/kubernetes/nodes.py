@@ -72,17 +72,20 @@ NO_ACCELERATORS: Mapping[str, str] = MappingProxyType({})
 _ALSO: ContextVar[Mapping[str, str]] = ContextVar("also", default=NO_ACCELERATORS)
 _NOTHING: frozenset[str] = frozenset()
 _BESIDE: ContextVar[frozenset[str]] = ContextVar("beside", default=_NOTHING)
+_OF_NODES: ContextVar[dict[int, tuple[Node, str]] | None] = ContextVar("of_nodes", default=None)
+"""Nodes, by their identity, with the resource that their GPUs are of."""
 
 
 @contextmanager
 def counting(also: Mapping[str, str]) -> Iterator[None]:
     """Context: resources of these names count too; each has the label that tells its model."""
-    token, beside = _ALSO.set(dict(also)), _BESIDE.set(_NOTHING)
+    token, beside, known = _ALSO.set(dict(also)), _BESIDE.set(_NOTHING), _OF_NODES.set({})
     try:
         yield
     finally:
         _ALSO.reset(token)
         _BESIDE.reset(beside)
+        _OF_NODES.reset(known)
 
 
 def count_beside(nodes: Iterable[Iterable[str]]) -> None:
@@ -92,6 +95,7 @@ def count_beside(nodes: Iterable[Iterable[str]]) -> None:
         first, *others = accelerators_in(names) or [""]
         found |= {first, *others} if others and is_slice(first) else set(others)
     _BESIDE.set(frozenset(found))
+    _OF_NODES.set({})
 
 
 def accelerators_in(names: Iterable[str]) -> list[str]:
@@ -362,7 +366,13 @@ def amounts(asked: Mapping[str, Decimal], *, up: bool, accelerator: str = "") ->
 
 def accelerator_of(node: Node) -> str:
     """Return the resource name of a node's GPUs; empty: it has none."""
-    return next(iter(accelerators_in(resources_of(node))), "")
+    known = _OF_NODES.get()
+    found = None if known is None else known.get(id(node))
+    if found is None:
+        found = node, next(iter(accelerators_in(resources_of(node))), "")
+        if known is not None:
+            known[id(node)] = found
+    return found[1]
 
 
 def resources_of(node: Node) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -52,7 +53,11 @@ def quantity(value: Any) -> Decimal:
         raise ValueError(f"expected {_QUANTITIES}")  # noqa: TRY004
     if isinstance(value, int) and abs(value) > _MOST:
         raise ValueError(f"expected {_QUANTITIES}")
-    text = str(value) if isinstance(value, int) else f"{value}"
+    return _amount(str(value))
+
+
+@lru_cache(maxsize=4096)
+def _amount(text: str) -> Decimal:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(f"expected {_QUANTITIES}")
