@@ -133,6 +133,11 @@ def test_a_claimed_bound_that_the_plan_beats_costs_all_claims(
 
     monkeypatch.setattr(Session, "optimise", lies)
     plan = solve_round(full_cluster, isolation="none")
+    if (model, term) == ("exact", "opened"):
+        # Its relaxation proves `opened`: no claim is asked for.
+        assert certificate_of(plan).terms[1].claimed is None
+        survives(full_cluster, plan)
+        return
     survives(full_cluster, plan, f"of {term}, which the plan's")
     assert {term.claimed for term in certificate_of(plan).terms} == {None}
     for result in prove_bounds(full_cluster, plan):
@@ -217,7 +222,7 @@ def test_without_a_folder_for_files_the_round_is_solved_in_this_process(
     full_cluster: Round, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    plan = solve_round(full_cluster)
+    plan = solve_round(full_cluster, isolation="process")
     survives(full_cluster, plan, "highs: solved in this process, as no other could be started: ")
     assert certificate_of(plan).terms[0].value == BEST_VALUE
 
