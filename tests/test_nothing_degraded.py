@@ -16,8 +16,8 @@ from placewright.instances import parse_round
 ROOT = Path(__file__).parents[1]
 BUNDLED = sorted((ROOT / "instances" / "library").glob("*.yaml"))
 POLICIES = (
-    "gang", "priorities", "crowds", "pools", "links", "queue", "cells", "interleaving", "deadline",
-    "geo", "replicas", "stages",
+    "gang", "priorities", "crowds", "pools", "links", "sizes", "queue", "cells", "interleaving",
+    "deadline", "geo", "replicas", "stages",
 )  # fmt: skip
 TINY = 10
 

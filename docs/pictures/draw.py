@@ -16,6 +16,8 @@ from matplotlib.patches import FancyBboxPatch
 INK, FRAME = "#222222", "#555555"
 FILL = {
     "cli": "#eeeeee",
+    "live": "#e8eef4",
+    "report": "#f4eee0",
     "explain": "#fbf3cf",
     "rounds": "#fde9c9",
     "formulations": "#d6e9f8",
@@ -150,24 +152,26 @@ def life_of_a_round() -> Picture:
 
 def layers() -> Picture:
     """Draw who imports whom, and the floor plan of a formulation."""
-    picture = Picture(900, 430)
+    picture = Picture(900, 470)
     picture.note(200, 18, "Folders: imports go downwards only, along the arrows")
-    picture.box(120, 34, 160, 44, "cli/", "verbs, tables, pictures", "cli")
-    picture.box(100, 108, 200, 44, "explain/", "why a job waits, what if, audit", "explain")
-    picture.box(100, 182, 200, 44, "rounds/", "one round, or one after another", "rounds")
-    picture.box(120, 256, 160, 44, "formulations/", "plans and bounds", "formulations")
-    picture.box(20, 355, 120, 50, "solver/", "MILP, LP; no GPU", "solver")
-    picture.box(160, 340, 130, 36, "instances/", "", "instances")
-    picture.note(300, 350, "documents, files,", "left")
-    picture.note(300, 364, "the verifier", "left")
-    picture.box(160, 390, 130, 34, "topology/", "", "topology")
-    picture.arrow((200, 78), (200, 108))
-    picture.arrow((200, 152), (200, 182))
-    picture.arrow((200, 226), (200, 256))
-    picture.arrow((170, 300), (90, 355))
-    picture.arrow((215, 300), (222, 340))
-    picture.arrow((225, 376), (225, 390))
-    picture.axes.plot([440, 440], [12, 420], color="#bbbbbb", linewidth=0.8)
+    folders = (
+        ("cli", "verbs, tables, pictures"),
+        ("live", "running clusters, a service"),
+        ("report", "what is shown, one page"),
+        ("explain", "why a job waits, what if, audit"),
+        ("rounds", "one round, or one after another"),
+        ("formulations", "plans and bounds"),
+        ("instances", "documents, files, the verifier"),
+    )
+    for i, (folder, text) in enumerate(folders):
+        picture.box(90, 40 + 54 * i, 220, 42, f"{folder}/", text, folder)
+        if i:
+            picture.arrow((200, 28 + 54 * i), (200, 40 + 54 * i))
+    picture.box(20, 418, 160, 42, "solver/", "MILP, LP; no GPU", "solver")
+    picture.box(200, 418, 200, 42, "topology/", "clusters as arrays and graphs", "topology")
+    picture.arrow((90, 331), (50, 418))
+    picture.arrow((290, 406), (290, 418))
+    picture.axes.plot([440, 440], [12, 460], color="#bbbbbb", linewidth=0.8)
     picture.note(670, 18, "Inside a formulation: each step imports only from steps below it")
     steps = (
         ("incremental", "from the last plan and its dual prices"),

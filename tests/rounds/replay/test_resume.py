@@ -141,13 +141,17 @@ def alone(file: Path, folder: Path, specs: dict[str, ReplaySpec]) -> dict[str, d
     return {name: contents(folder / name) for name in specs}
 
 
-def test_a_sweep_is_equal_wherever_it_is_played(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
+@pytest.mark.nightly(after=1)
+@pytest.mark.parametrize("where", ["local", "dask"])
+def test_a_sweep_is_equal_wherever_it_is_played(tmp_path: Path, where: str) -> None:
     file, specs = trace_file(tmp_path, 60), sweep()
     here = alone(file, tmp_path / "alone", specs)
     assert len({files[JOBS] for files in here.values()}) > len(here) // 2
-    with open_executor("local:2") as executor:
-        assert swept(file, tmp_path / "local", executor, specs) == here
+    if where == "local":
+        with open_executor("local:2") as executor:
+            assert swept(file, tmp_path / "local", executor, specs) == here
+        return
+    distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
