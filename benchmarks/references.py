@@ -44,7 +44,7 @@ from placewright.solver import Limits, Model, Outcome, Worker
 
 __all__ = ["Assignment", "assign", "main", "overloaded", "read_assignment", "references", "table"]
 
-PUBLISHED = "published"
+PUBLISHED, OURS = "published", "placewright.solver"
 
 Watch: TypeAlias = Callable[[int], None]
 
@@ -170,14 +170,14 @@ def rows_of(one: Reference, backend: str, seconds: float) -> Iterator[Row]:
     made = one.run(backend, seconds, watch)
     row = Row(
         one.name,
-        f"placewright.solver, {backend}",
+        OURS,
         0,
         "no_plan" if made.cost is None else "invalid",
         bound=made.bound,
         wall_s=round(time.monotonic() - began, 3),
         cpu_s=round(cpu_seconds() - cpu, 3),
         found=found,
-        note=made.note,
+        note=made.note or backend,
         protocol=protocol,
         machine=machine_text(),
         versions=versions(),
