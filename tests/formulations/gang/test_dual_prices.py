@@ -134,7 +134,7 @@ def test_no_plan_within_a_budget_beats_the_bound_of_any_prices(seed: int, limits
     problem = compile_round(round_)
     for _ in range(4):
         price = rng.normal(1.0, 0.5, len(problem.shape_gpu)) * problem.shape_gpu
-        paid = tuple((rng.random(5) * [2000, 1, 2000, 0.01, 2000]).tolist())
+        paid = tuple((rng.random(6) * [2000, 1, 2000, 0.01, 2000, 1]).tolist())
         bound = DualPrices.of(problem, grid_of(problem), price, paid).bound()
         assert bound >= plan.certificate.terms[0].value
 
