@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from placewright.array_types import Floats, Ints
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.trace import NEVER, SPEED_BY_OPTION
 
 FREE = frozenset({"submit_us", "gpus"})
@@ -43,8 +44,8 @@ class Source(Protocol):
         ...
 
 
-class UndeclaredColumnError(AttributeError):
-    """A policy reads a column that it did not declare."""
+class UndeclaredColumnError(InvalidInputError, AttributeError):
+    """A policy reads a column that it did not declare: a mistake of whoever wrote the policy."""
 
 
 class Columns:
@@ -65,10 +66,9 @@ class Columns:
 
     def __getattr__(self, name: str) -> Ints:
         if name not in self._sees and name not in FREE:
-            raise UndeclaredColumnError(
-                f"the policy reads column {name!r}, which it does not declare; it sees "
-                f"{', '.join(sorted(self._sees | FREE))}"
-            )
+            known = ", ".join(sorted(self._sees | FREE))
+            expected = f"expected that the policy declares this column; it sees {known}"
+            raise UndeclaredColumnError(expected, ("policy",), name)
         rows = self._source.column(name, self._jobs)
         rows.flags.writeable = False
         return rows

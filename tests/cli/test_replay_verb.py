@@ -13,11 +13,15 @@ TRACE = (
     + "20,4,30,vision=2\n"
 )
 
+PEEKS = """from placewright.rounds.policies.base import ListPolicy
+peeks = ListPolicy("peeks", lambda jobs: jobs.work_us)"""
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "mine.py").write_text(PEEKS)
 
 
 ROUND = str(Path(__file__).parents[2] / "instances" / "library" / "acme-evaluation.yaml")
@@ -39,11 +43,12 @@ def test_pipelines_of_a_round_are_played_by_rules_and_by_rounds(run):
         ((ROUND, "--policy", "las"), "las: of a round expected fifo, fair, shortest"),
         ((ROUND, "--policy", "fifo", "--hosts", "2x4"), "a round has hosts"),
         (("trace.csv", "--policy", "fifo"), "expected --hosts of a trace"),
+        (("trace.csv", "--policy", "mine.py:peeks", "--hosts", "1x4"), "declares this column"),
         (("trace.csv", "--policy", "fifo", "--hosts", "2x4", "--apart", "9"), "no --apart"),
         ((ROUND.replace("acme-evaluation", "quickstart"), "--policy", "fifo"), "policy stages"),
     ],
 )
-def test_what_does_not_suit_a_round_is_refused(asked, said, run):
+def test_what_does_not_fit_together_is_refused(asked, said, run):
     result = run("replay", *asked)
     assert result.code in (2, 3)
     assert said in result.err
