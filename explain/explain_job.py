@@ -28,7 +28,7 @@ from placewright.explain.search import SearchOptions
 from placewright.explain.situations import Situations
 from placewright.explain.stages import waits_of
 from placewright.instances.checks.round import checked
-from placewright.instances.derived.source_words import check_in_round
+from placewright.instances.derived.source_words import check_in_round, left_out_called, whys
 from placewright.instances.documents.caveats import hard_caveats
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Named, Plan, name_of
@@ -127,7 +127,9 @@ def waiting_job(round_: Round, plan: Plan | None, name: str) -> str:
     jobs += [job for job in round_.jobs if job.name == f"{name}{WAITING_PART}"]
     problems = [_not_waiting(round_, started, job) for job in jobs]
     if problems[0] and all(problems):
-        raise InvalidInputError(problems[0], path=("job",), value=jobs[0].name)
+        left = left_out_called(round_, name)
+        other = f"{left[0].name} is not in the round: {whys(left)}; " if left else ""
+        raise InvalidInputError(f"{other}{problems[0]}", path=("job",), value=jobs[0].name)
     return jobs[problems.index("")].name
 
 

@@ -119,7 +119,11 @@ def _current(source: str, *, lenient: bool) -> tuple[Round, Plan]:
     from placewright.instances.io.files import load_round
 
     if not is_dump(source):
-        return current_placement(load_round(source, lenient=lenient))
+        round_ = load_round(source, lenient=lenient)
+        running = [job.running for job in round_.jobs if job.running is not None]
+        if running and all(one.pinned for one in running):
+            note("placewright: all that runs is pinned, and stays; give the dump to judge that")
+        return current_placement(round_)
     made = read_live(source, movable=True)
     for line in made.book.lines():
         note(line)

@@ -197,3 +197,30 @@ def test_of_a_gang_that_runs_in_part_the_pods_that_wait_are_explained(tmp_path, 
     assert run("explain", file, "--job", "ns/co").out.startswith("job ns/co:waiting ")
     (tmp_path / "edits.yaml").write_text("[{end: [ns/co]}]")
     assert run("whatif", file, "-e", tmp_path / "edits.yaml").code == 0
+
+
+def test_of_an_array_whose_running_tasks_are_in_the_round_the_rest_is_explained(tmp_path, run):
+    one: dict[str, Any] = {"tres_per_node": "gpu:1"}
+    jobs = [
+        job(1, **one, array_job_id=1, array_task_string="2-5%1"),
+        running(9, ("h0", 1, 0, "gpu:h100:1"), array_job_id=1, array_task_id=0),
+    ]
+    file = tmp_path / "round.json"
+    write(slurm_dumps.convert(tmp_path, jobs).round, file)
+    said = run("explain", file, "--job", "1").err
+    assert "1 is not in the round: held by the limit of its array" in said
+    assert "'9': runs" not in said
+
+
+def test_a_controller_that_is_not_read_is_known_by_its_pods(tmp_path):
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"}}
+    made = dumps.convert(tmp_path, dumps.node("n0"), owner)
+    assert [reason for _, reason in made.book.left_out] == [
+        "Job of batch is not read; its pods and workload are"
+    ]
+
+
+def test_audit_of_a_round_says_if_nothing_may_move(tmp_path, run):
+    file = tmp_path / "round.json"
+    write(slurm_dumps.convert(tmp_path, [running(9, ("h0", 1, 0, "gpu:h100:1"))]).round, file)
+    assert "all that runs is pinned" in run("audit", file).err

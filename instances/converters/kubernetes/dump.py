@@ -300,6 +300,8 @@ PODS = "pods"
 _TOPOLOGIES = (kr.TOPOLOGY, Kind("kai.scheduler", "Topology"))
 READ_KINDS = frozenset(LEDGERS)
 _LEAVES = (POD, NODE, kr.WORKLOAD)
+_OWNERS = ("apps", "batch")
+"""API groups of controllers, which are known by their pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +351,9 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     for kind in sorted(sources):
         if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name
+            also = "; its pods and workload are" if kind.group in _OWNERS else ""
             for source in sources[kind]:
-                book.leave("other objects", f"{name} is not read", name_of(source))
+                book.leave("other objects", f"{name} is not read{also}", name_of(source))
     queues = read_all(kr.ClusterQueue, sources.get(kr.CLUSTER_QUEUE, ()), book, "cluster queues")
     local = read_all(kr.LocalQueue, sources.get(kr.LOCAL_QUEUE, ()), book, "local queues")
     flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
