@@ -91,7 +91,7 @@ def run(
 ) -> None:
     """Measure solvers on the rounds of a suite: a row for each run, and a table.
 
-    A run that was stopped is gone on with by the same words.
+    The same command continues a run that was stopped.
 
     Example: placewright bench --suite small -o results.jsonl
     """

@@ -216,7 +216,7 @@ def test_a_controller_that_is_not_read_is_known_by_its_pods(tmp_path):
     owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"}}
     made = dumps.convert(tmp_path, dumps.node("n0"), owner)
     assert [reason for _, reason in made.book.left_out] == [
-        "Job of batch is not read; its pods and workload are"
+        "Job of batch is not read; its pods and workload are, if it has any"
     ]
 
 

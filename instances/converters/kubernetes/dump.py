@@ -351,7 +351,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     for kind in sorted(sources):
         if kind not in READ_KINDS:
             name = f"{kind.name} of {kind.group}" if kind.group else kind.name
-            also = "; its pods and workload are" if kind.group in _OWNERS else ""
+            also = "; its pods and workload are, if it has any" if kind.group in _OWNERS else ""
             for source in sources[kind]:
                 book.leave("other objects", f"{name} is not read{also}", name_of(source))
     queues = read_all(kr.ClusterQueue, sources.get(kr.CLUSTER_QUEUE, ()), book, "cluster queues")
