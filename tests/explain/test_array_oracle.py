@@ -65,5 +65,5 @@ def test_explanations_are_the_same_without_it(policy: str, seeds: int) -> None:
                 assert [f.text for f in one.conflict] == [f.text for f in other.conflict]
                 asked += both.questions
                 compared += 1
-    assert compared > examples(day=1, nightly=20)
+    assert compared > examples(day=1, nightly=12)
     assert asked > 5 * compared
