@@ -86,7 +86,7 @@ def read_reassignment(model: Path, assignment: Path) -> Reassignment:
         location=of_machines[:, 1],
         capacity=of_machines[:, 2 : 2 + size],
         safety=of_machines[:, 2 + size : 2 + 2 * size],
-        distance=of_machines[:, 2 + 2 * size :],
+        distance=of_machines[:, 2 + 2 * size :] * (1 - np.eye(len(of_machines), dtype=np.int64)),
         spread=np.array(spread, dtype=np.int64),
         depends=tuple(depends),
         service=processes[:, 0],

@@ -123,7 +123,7 @@ def _add_moves(model: Model, it: Reassignment, now: Ints, rest: Bools, part: _Pa
     home = it.initial[part.free]
     moves = home[:, None] != part.open
     costs = of_process * it.move_cost[part.free][:, None] * moves
-    costs += of_machine * it.distance[home[:, None], part.open] * moves
+    costs += of_machine * it.distance[home[:, None], part.open]
     model.term("cost", part.x, costs, sense="min")
     moved = np.bincount(it.service[rest & (now != it.initial)], minlength=len(it.spread))
     services, position = np.unique(it.service[part.free], return_inverse=True)
