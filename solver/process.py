@@ -341,6 +341,10 @@ POLL_SECONDS = 0.05
 """How often the worker's memory is read."""
 
 
+def _with_grace(seconds: float) -> float:
+    return seconds * (1 + GRACE_SHARE) + GRACE_SECONDS
+
+
 class _EndedError(Exception):
     """The worker is gone or has to go; the message says why."""
 
@@ -379,7 +383,7 @@ def _solved_here(arrays: Arrays, limits: Limits, start: Floats | None) -> Outcom
     thread = threading.Thread(target=search, daemon=True)
     thread.start()
     try:
-        thread.join(seconds * (1 + GRACE_SHARE) + GRACE_SECONDS)
+        thread.join(_with_grace(seconds))
     except BaseException:
         thread.join(seconds)  # Python must not end in the middle of it
         raise
@@ -497,8 +501,7 @@ class Worker:
     def _exchange(
         self, request: Request, incumbent: Incumbent, report: Report | None
     ) -> Outcome | Refusal:
-        seconds = request.limits.seconds
-        deadline = request.sent + seconds * (1 + GRACE_SHARE) + GRACE_SECONDS
+        deadline = request.sent + _with_grace(request.limits.seconds)
         child = self._running()
         inlet, outlet = child.inlet, child.outlet
         unsent = memoryview(frame(request))

@@ -170,9 +170,7 @@ def check_running(round_: Round, hosts: Mapping[str, Hardware]) -> None:
                     f"{len(costs)} costs; expected one for each of {len(job.options)} options",
                     (*path, "resize_costs"),
                 )
-            policy = round_.policy
-            fixed = policy.backfill is not None or any(tenant.cells for tenant in round_.tenants)
-            if job.running.pin == "place" and (fixed or not policy.spec.resizes):
+            if job.running.pin == "place" and not round_.lets_resize:
                 raise InvalidInputError(
                     "no running job resizes under this policy, with backfill or with cells; "
                     "expected 'both'",

@@ -234,8 +234,13 @@ class Round(Document):
     @property
     def resizes(self) -> bool:
         """Whether running jobs may resize at all."""
+        return not self.policy.keep_sizes and self.lets_resize
+
+    @property
+    def lets_resize(self) -> bool:
+        """Whether they may but for `keep_sizes`."""
         policy = self.policy
-        if not policy.spec.resizes or policy.keep_sizes or policy.backfill is not None:
+        if not policy.spec.resizes or policy.backfill is not None:
             return False
         return not any(tenant.cells for tenant in self.tenants)
 

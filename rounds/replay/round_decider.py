@@ -238,6 +238,7 @@ class SizedRoundDecider(RoundDecider):
         """Note that a job has ended."""
         super().leave(loop, job)
         self._options.pop(job, None)
+        self._progress.pop(job, None)
 
     def _weights(self, loop: Loop, jobs: Ints) -> Weights:
         worth = self._worth(Columns(loop, jobs, self.policy.sees), offer_of(loop, jobs))
