@@ -522,6 +522,8 @@ class _Judgement:
         group = option.groups[detail.group or 0]
         if detail.tasks is not None and detail.tasks != group.count:
             return f"{detail.tasks} tasks; expected the {group.count} of the group"
+        if detail.places is not None and detail.places >= group.count:
+            return f"{detail.places} places; expected fewer than the group's {group.count} tasks"
         if detail.apart is not None and (group.apart is None or group.apart.level != detail.apart):
             return f"apart by {detail.apart!r}; expected the level of the group's field apart"
         least = None if group.gpu_links is None else group.gpu_links.required or LINK_KINDS[0]
@@ -546,7 +548,7 @@ class _Judgement:
             return f"no host is in {detail.level!r} {detail.domain!r}; expected a domain with hosts"
         if detail.places is not None:
             places = state.places(group, option.required, detail.domain)
-            if detail.places != places or places >= group.count:
+            if detail.places != places:
                 return f"{detail.places} places; expected {places} of {group.count}"
         if detail.resource is None:
             return ""
