@@ -61,6 +61,12 @@ def test_the_best_known_plan_has_the_values_of_the_index(name):
             assert sign * known.value <= sign * known.bound, known
 
 
+def test_bundled_rounds_are_those_of_the_index():
+    """Who changes one enters it anew: `python -m benchmarks.library`."""
+    bundled = [one for one in INDEX.values() if (one.generator or {}).get("kind") == "bundled"]
+    assert all(round_of(one).jobs for one in bundled)
+
+
 def test_another_round_than_that_of_the_index_is_refused():
     wrong = INDEX["bundled-pools"].model_copy(update={"digest": "0" * 64})
     with pytest.raises(InvalidInputError, match="is not the round of the index"):
