@@ -21,7 +21,7 @@ from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.models.host.model import build_host_model, num_task_variables
 from placewright.formulations.gang.models.host.preemption import add_preemption
-from placewright.formulations.gang.models.host.rows import add_gpus
+from placewright.formulations.gang.models.host.rows import add_disruption_budget, add_gpus, add_pools
 from placewright.formulations.gang.models.host.solve import start_jobs
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.assignment import assign
@@ -82,8 +82,10 @@ def literal(
     placement = Placement(problem, cleared=True)
     hosts = np.arange(problem.cluster.num_hosts)
     model = build_host_model(problem, placement, hosts, problem.num_pending, list(problem.running))
+    pools = add_pools(model)
     slots = add_gpus(model)
-    add_preemption(model)
+    add_preemption(model, pools=pools)
+    add_disruption_budget(model)
     add_terms(model)
     with Worker() as worker:
         left = max(0.0, seconds - (time.monotonic() - began))
