@@ -18,7 +18,6 @@ from rich.console import Console
 
 from benchmarks import (
     audit,
-    backends,
     backfill,
     costs,
     deadline,
@@ -72,12 +71,7 @@ class Benchmark:
     draw: Callable[[Sequence[Row], Path], None]
 
 
-def _backends(cases: list[backends.Case], *, quick: bool) -> Iterator[Row]:
-    return backends.run(cases, backends.seconds_of(quick=quick))
-
-
 BENCHMARKS = {
-    "backends": Benchmark(backends.cases, _backends, partial(over_cost, "backends")),
     "scale": Benchmark(scale.cases, scale.run, scale.draw),
     "costs": Benchmark(costs.cases, costs.run, partial(over_cost, "costs")),
     "incremental": Benchmark(incremental.cases, incremental.run, partial(over_cost, "incremental")),

@@ -1,7 +1,4 @@
-"""Ways to decide a round that placewright is compared with; each plan is verified before it counts.
-
-`greedy` is placewright stopped before any solver; others are the baselines of the public benchmark.
-"""
+"""Baselines of the public benchmark as answers; each plan is verified before it counts."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.report import SKIPPED
-from placewright import Plan, Round, solve_round, verify
+from placewright import Plan, Round, verify
 from placewright.instances.documents.plan import Certificate
 from placewright.rounds.benchmark import baselines
 from placewright.rounds.benchmark.baselines import GAP, Attempt
@@ -19,7 +16,6 @@ __all__ = [
     "GAP",
     "Answer",
     "InvalidPlanError",
-    "greedy",
     "greedy_preemption",
     "literal",
     "of_certificate",
@@ -46,11 +42,6 @@ class Answer:
     bound: float | None = None
     note: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
-
-
-def greedy(seconds: float, round: Round) -> Answer:  # noqa: A002, ARG001
-    """Decide with placewright's greedy alone; it needs no limit, and its bound is trivial."""
-    return of_plan(round, solve_round(round, time_limit=0.0))
 
 
 def of_plan(round: Round, plan: Plan) -> Answer:  # noqa: A002

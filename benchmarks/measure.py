@@ -20,7 +20,6 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from placewright.rounds.benchmark.run import machine, versions
 from placewright.solver import Arrays, InProcess, Limits, Model, Status
 from placewright.solver.process import usage
 
@@ -30,9 +29,7 @@ __all__ = [
     "RunError",
     "calibration",
     "command",
-    "machine",
     "measured",
-    "versions",
 ]
 
 REPEATS = 3

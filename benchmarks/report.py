@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 from rich import box
 from rich.table import Table
 
-from benchmarks.measure import calibration, machine, versions
+from benchmarks.measure import calibration
+from placewright.rounds.benchmark.run import machine, versions
 
 __all__ = [
     "ERROR",
