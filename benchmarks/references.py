@@ -45,6 +45,7 @@ from placewright.solver import Limits, Model, Outcome, Worker
 __all__ = ["Assignment", "assign", "main", "overloaded", "read_assignment", "references", "table"]
 
 PUBLISHED, OURS = "published", "placewright.solver"
+PROVEN = "proven optimum"
 
 Watch: TypeAlias = Callable[[int], None]
 
@@ -145,9 +146,8 @@ def references(folder: Path) -> Iterator[Reference]:
         path = home / line["Path"]
         if optimum := line["Optimum"]:
             run = partial(_assigned, path)
-            yield Reference(
-                path.name, int(optimum), int(optimum), "proven optimum", 60.0, "highs", run
-            )
+            best = int(optimum)
+            yield Reference(path.name, best, best, PROVEN, 60.0, "highs", run)
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
@@ -192,8 +192,12 @@ def _judged(row: Row, cost: int, bound: float | None) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return our rows beside what is published, as a table of Markdown."""
+    """Return our rows beside what is published, as a table of Markdown.
+
+    Instances solved to an optimum that was published as proven share the last line.
+    """
     known = {row.instance: row for row in by_solver(rows)[PUBLISHED]}
+    solved: list[float] = []
     lines = [
         "| instance | published | cost | off | bound | gap | CPU s |",
         "|---|--:|--:|--:|--:|--:|--:|",
@@ -202,11 +206,17 @@ def table(rows: Sequence[Row]) -> str:
         if row.solver == PUBLISHED:
             continue
         published, cost = known[row.instance].values["cost"], row.values.get("cost")
+        if known[row.instance].note == PROVEN and cost == published == row.bound:
+            solved.append(row.cpu_s or 0.0)
+            continue
         cells = [row.instance, f"{published:,}", row.status, "", "", "", f"{row.cpu_s:,.1f}"]
         if cost is not None and row.bound is not None:
             off, gap = (cost - published) / published, gap_of(cost, row.bound) or 0.0
             cells[2:6] = f"{cost:,}", f"{off:+.4%}", f"{row.bound:,.0f}", f"{gap:.4%}"
         lines.append(f"| {' | '.join(cells)} |")
+    if solved:
+        seconds = f"{min(solved):.1f} to {max(solved):.1f}"
+        lines.append(f"| {len(solved)} more | optimum | the same | 0 | the same | 0 | {seconds} |")
     return "\n".join(lines)
 
 

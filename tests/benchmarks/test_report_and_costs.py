@@ -79,12 +79,6 @@ def compared(bench, term="value", **given):
     return list(bench.compare.compared("quickstart", None, methods))
 
 
-@pytest.fixture(scope="module")
-def scaled(bench):
-    """A small round solved by the command line, with the greedy beside it."""
-    return list(bench.scale.run([bench.scale.Case(64, 30, "hard", 0, 20.0)], quick=True))
-
-
 def rendered(table) -> str:
     console = Console(file=io.StringIO(), width=200)
     console.print(table)
@@ -165,19 +159,13 @@ def test_a_literal_model_that_is_too_large_is_skipped_with_a_reason(bench, monke
     assert answer.note == "more than 1 variables"
 
 
-def test_a_plan_without_certificate_is_no_answer(bench):
+@pytest.mark.parametrize("breaks", ["certificate", "decisions"])
+def test_a_plan_without_certificate_or_that_breaks_a_rule_is_no_answer(bench, breaks):
     round_ = load_round(BUNDLED)
     plan = solve_round(round_, time_limit=0.0)
+    changes = {"certificate": None, "decisions": plan.decisions[1:]}
     with pytest.raises(bench.baselines.InvalidPlanError):
-        bench.baselines.of_plan(round_, plan.model_copy(update={"certificate": None}))
-
-
-def test_a_plan_that_breaks_a_rule_is_no_answer(bench):
-    round_ = load_round(BUNDLED)
-    plan = solve_round(round_, time_limit=0.0)
-    short = plan.model_copy(update={"decisions": plan.decisions[1:]})
-    with pytest.raises(bench.baselines.InvalidPlanError):
-        bench.baselines.of_plan(round_, short)
+        bench.baselines.of_plan(round_, plan.model_copy(update={breaks: changes[breaks]}))
 
 
 def test_orphans_of_a_run_count_towards_its_cpu_seconds(bench):
@@ -301,7 +289,8 @@ def test_the_exit_code_says_whether_a_row_is_an_error(bench, monkeypatch, capsys
 
 
 @pytest.mark.nightly
-def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(bench, scaled):
+def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(bench):
+    scaled = list(bench.scale.run([bench.scale.Case(64, 30, "hard", 0, 20.0)], quick=True))
     assert [(row.case, row.method) for row in scaled] == [
         ("hard-64-30", "placewright"),
         ("hard-64-30", "greedy"),
@@ -315,18 +304,11 @@ def test_a_file_is_solved_by_the_command_line_and_its_stages_are_distinguished(b
         assert row.value <= row.bound
         assert min(row.seconds, row.cpu_seconds, row.peak_mib) > 0
     assert not bench.report.failed(scaled)
-
-
-@pytest.mark.nightly
-def test_the_gap_of_greedy_is_to_the_bound_of_placewright(scaled):
-    ours, greedy = scaled
+    # The gap of greedy is to the bound of placewright.
     assert greedy.bound > ours.bound
     assert ours.best_gap == ours.gap
     assert greedy.best_gap == pytest.approx((ours.bound - greedy.value) / ours.bound)
-
-
-@pytest.mark.nightly
-def test_further_figures_have_a_table_of_their_own(bench, scaled):
+    # Further figures have a table of their own.
     heading, _, first, second = rendered(bench.report.figures_table(scaled)).splitlines()
     assert heading.split() == ["case", "method", *" ".join(scaled[0].figures).split()]
     assert f"{scaled[0].figures['reading s']:.2f}" in first
