@@ -188,10 +188,9 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
     now, asked = dump.now, {pod.key: asked_by(pod) for pod in dump.pods}
-    cordons = any(
-        asked[pod.key].gpus and pod.spec.nodeName is None and passes_cordons(pod.spec.tolerations)
-        for pod in dump.pods
-    )
+    specs = [pod.spec for pod in dump.pods if asked[pod.key].gpus and pod.spec.nodeName is None]
+    specs += [one.template.spec for w in dump.workloads.values() for one in w.spec.podSets]
+    cordons = any(passes_cordons(spec.tolerations) for spec in specs)
     eligibility = Eligibility(dump.nodes, gpus_of(dump.nodes), _idle(dump, asked), cordons)
     kinds = {one.accelerator for one in asked.values() if one.gpus}
     counted = {

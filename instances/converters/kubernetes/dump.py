@@ -17,7 +17,13 @@ from placewright.instances.converters.kubernetes.eligibility import (
     selects,
     with_tiers,
 )
-from placewright.instances.converters.kubernetes.groups import GROUP_KINDS, WORKLOAD, Gang, PodGroup
+from placewright.instances.converters.kubernetes.groups import (
+    GROUP_KINDS,
+    KUEUE,
+    WORKLOAD,
+    Gang,
+    PodGroup,
+)
 from placewright.instances.converters.kubernetes.groups import KIND as GROUPS
 from placewright.instances.converters.kubernetes.kueue import Queues
 from placewright.instances.converters.kubernetes.ledger import (
@@ -390,6 +396,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
             {one.metadata.name: one for one in cohorts},
             {one.metadata.name: one.metadata.labels for one in spaces},
             {one.key: one for one in workloads},
+            {one.metadata.name: one.keys for one in topologies if one.apiVersion.startswith(KUEUE)},
         ),
         group_queues=[
             one

@@ -21,6 +21,7 @@ from placewright.instances.converters.kubernetes.nodes import (
     accelerator_of,
     amounts,
     gpu_model,
+    ready,
 )
 from placewright.instances.converters.kubernetes.records import (
     AsList,
@@ -92,8 +93,8 @@ def requests(spec: PodSpec) -> Amounts:
 
     All containers and those init containers that go on run together; other init containers run
     one after the other before, beside the former that have started. Amounts of the pod itself
-    take the place of cores and memory of its containers. A pod takes a place among the pods of its
-    node, and the ports of the host that its containers ask for.
+    take the place of cores, memory and huge pages of its containers. A pod takes a place among the
+    pods of its node, and the ports of the host that its containers ask for while it runs.
     """
     beside: dict[str, Decimal] = {}
     most: dict[str, Decimal] = {}
@@ -105,10 +106,12 @@ def requests(spec: PodSpec) -> Amounts:
     running = _sum((beside, *(one.resources.asked for one in spec.containers)))
     total = {key: max(running.get(key, _NONE), most.get(key, _NONE)) for key in {**running, **most}}
     if spec.resources is not None:
-        total |= {k: v for k, v in spec.resources.asked.items() if k in ("cpu", "memory")}
+        own = spec.resources.asked.items()
+        total |= {k: v for k, v in own if k in ("cpu", "memory") or k.startswith("hugepages-")}
+    sidecars = (one for one in spec.initContainers if one.restartPolicy == "Always")
     ports = {
         f"{HOST_PORT}{number}/{port.protocol or 'TCP'}": Decimal(1)
-        for one in (*spec.containers, *spec.initContainers)
+        for one in (*spec.containers, *sidecars)
         for port in one.ports
         if (number := port.hostPort or (port.containerPort if spec.hostNetwork else 0))
     }
@@ -162,10 +165,8 @@ def _sum(parts: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
 # Which nodes a pod may go to: its selector, its affinity and the taints that it tolerates.
 
 _HARD = ("NoSchedule", "NoExecute")
-_OF_STATE = tuple(
-    f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable", "unschedulable")
-)
-"""Taints that say how a node is, which a round says otherwise."""
+_OF_STATE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints that say how a node is, as its conditions do."""
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """What kube-scheduler sees on a node that is cordoned, and some pods tolerate."""
@@ -180,7 +181,8 @@ class Eligibility:
 
     `nodes`: all nodes. `gpus`: how many GPUs each has. `cordons`: whether cordons are taints, since
     somebody tolerates them; else nobody comes to such nodes. `idle`: resources of which every node
-    has enough for all pods: nothing is asked of them. `everywhere`: names of all nodes.
+    has enough for all pods: nothing is asked of them. `everywhere`: names of all nodes. `cordoned`:
+    those where only some pods may go, and none that Kueue gives nodes to.
     `host_sets`: those that task groups refer to.
     """
 
@@ -189,6 +191,7 @@ class Eligibility:
     idle: frozenset[str] = frozenset()
     cordons: bool = False
     everywhere: frozenset[str] = field(init=False)
+    cordoned: frozenset[str] = field(init=False)
     _with_gpus: frozenset[str] = field(init=False)
     _of_model: dict[str | None, frozenset[str]] = field(init=False)
     _of_name: dict[str, frozenset[str]] = field(init=False)
@@ -203,6 +206,8 @@ class Eligibility:
     def __post_init__(self) -> None:
         self.everywhere = frozenset(self.nodes)
         self._same[self.everywhere] = self.everywhere
+        cordoned = (name for name, node in self.nodes.items() if node.spec.unschedulable)
+        self.cordoned = frozenset(cordoned if self.cordons else ())
         self.host_sets = HostSets(len(self.nodes), compress)
         self._with_gpus = frozenset(name for name in self.nodes if self.gpus[name])
         found: dict[str | None, set[str]] = {}
@@ -276,7 +281,10 @@ class Eligibility:
                 self._nodes(
                     "tolerated",
                     lambda node: (
-                        all(tolerated(taint, tolerations) for taint in node.spec.taints)
+                        all(
+                            tolerated(taint, tolerations) or _said_otherwise(taint, node)
+                            for taint in node.spec.taints
+                        )
                         and not (
                             self.cordons
                             and node.spec.unschedulable
@@ -366,9 +374,14 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     """Whether tolerations let a pod pass a taint."""
-    if taint.effect not in _HARD or taint.key in _OF_STATE:
-        return True
-    return any(_tolerates(one, taint) for one in tolerations)
+    return taint.effect not in _HARD or any(_tolerates(one, taint) for one in tolerations)
+
+
+def _said_otherwise(taint: Taint, node: Node) -> bool:
+    """Whether the round says by the health of a node, or a reservation, what a taint says."""
+    if taint.key == _CORDON.key:
+        return node.spec.unschedulable
+    return taint.key in _OF_STATE and not ready(node)
 
 
 def passes_cordons(tolerations: Iterable[Toleration]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -43,13 +43,14 @@ from placewright.instances.converters.kubernetes.jobs import (
     of_sets,
 )
 from placewright.instances.converters.kubernetes.kueue import KIND as WORKLOADS
-from placewright.instances.converters.kubernetes.kueue import Flavors, told
+from placewright.instances.converters.kubernetes.kueue import NO_QUEUE, Flavors
+from placewright.instances.converters.kubernetes.ledger import NO_GROUP, TOPOLOGY_LEVEL
 from placewright.instances.converters.kubernetes.neighbours import Neighbours
 from placewright.instances.converters.kubernetes.nodes import Amounts, beside_in
 from placewright.instances.converters.kubernetes.records import Object, Pod
 from placewright.instances.converters.kubernetes.sources import Kind
 from placewright.instances.converters.ledger import Rule
-from placewright.instances.converters.support.live import LeftOutError
+from placewright.instances.converters.support.live import LeftOutError, is_name
 from placewright.instances.documents.caveats import Caveat, annotation_of, caveats_of
 from placewright.instances.documents.source_keys import WAITING_PART
 
@@ -60,7 +61,16 @@ _VENDOR = re.compile(r"[^/]*/.*([gnxtdvm]pu|gcu|mlu|dcu|accel|ascend|gaudi|neuro
 _SAME_DEVICES = Rule("same-devices", "that Neuron cores are of the devices beside is not read")
 _OF_NEURON = re.compile("aws.amazon.com/neuron")
 _CLAIMS = "asks by resource claims (DRA)"
-_QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue", "volcano.sh/queue-name")
+_GROUPS = {kr.KUEUE, *(kind.group for kind in kr.GROUP_KINDS)}
+_QUEUE_LABELS = (
+    "kai.scheduler/queue",
+    "runai/queue",
+    "volcano.sh/queue-name",
+    "scheduling.volcano.sh/queue-name",
+)
+_USUAL_QUEUE = "default"
+"""Of Volcano's groups that name none."""
+
 _SHARES = "asks for slices or shares of GPUs"
 
 
@@ -266,7 +276,7 @@ class PodJobs:
             members,
             (kr.WORKLOAD, workload),
             queues_of_kueue(queues, workload),
-            told(queues, workload),
+            self.workloads.told(workload),
         )
         head = replace(head, ids={**head.ids, **caveats, **also(members, head.ids)})
         placed = self.workloads.places(workload, sets)
@@ -330,7 +340,8 @@ class PodJobs:
             required = self._level(group.required, group)
             if group.spec.subGroups:
                 self.book.cannot_say("groups within a pod group", group.name)
-        queue = _queue(group, members[0])
+        usual = _USUAL_QUEUE if gang.by == kr.VOLCANO and _USUAL_QUEUE in self._above else None
+        queue = _queue(group, members[0]) or usual
         gone = queue is not None and bool(self._above) and queue not in self._above
         return Head(
             name=title,
@@ -362,15 +373,26 @@ class PodJobs:
         if workload is not None:
             made: tuple[Kind, Object] | None = (kr.WORKLOAD, workload)
             queues = list(queues_of_kueue(self.workloads.queues, workload))
-            more = told(self.workloads.queues, workload)
+            more = self.workloads.told(workload)
         else:
             made = None if group is None else (Kind(gang.by, "PodGroup"), group)
             queues = list(queues_above(self._above, head.tenant))
+            more = self._told(head, gang, group)
         names = {name for pod in members for name in beside_in(self.asked[pod.key].others)}
         same = [_SAME_DEVICES.caveat()] if any(map(_OF_NEURON.match, names)) else []
         told_of = self.dump.caveats.of_job(members, made, queues, (*more, *same))
         caveats = told_of | also(members, head.ids)
         return replace(head, ids={**head.ids, **caveats})
+
+    def _told(self, head: Head, gang: Gang, group: PodGroup | None) -> Iterator[Caveat]:
+        """Yield what the dump does not say of a gang that no workload makes."""
+        if gang.by in _GROUPS and group is None:
+            yield NO_GROUP.caveat()
+        if head.tenant is not None and not self._above:
+            yield NO_QUEUE
+        named = self.workloads.levels.named
+        if group is not None and any(named(key) is None for key in group.required):
+            yield TOPOLOGY_LEVEL.caveat()
 
     def _flavors(self, gang: Gang) -> Mapping[str, Flavors]:
         """Return the flavors that the pods of a workload were admitted with, by pod set."""
@@ -417,7 +439,7 @@ class PodJobs:
     def _why_no_gpu(self, pod: Pod, wanted: Amounts) -> str:
         if pods.slices(wanted) or pods.shares_gpus(pod):
             return _SHARES
-        named = sorted(name for name in wanted.others if _VENDOR.match(name))
+        named = sorted(name for name, n in wanted.others.items() if n and _VENDOR.match(name))
         if named and not pod.spec.resourceClaims:
             return f"asks for no GPU that is known, but {named[0]} (see --accelerator)"
         return _CLAIMS if pod.spec.resourceClaims else "asks for no GPU"
@@ -434,8 +456,9 @@ def _preempts_nobody(group: PodGroup | None, members: Sequence[Pod]) -> bool:
 
 
 def _queue(group: PodGroup | None, pod: Pod) -> str | None:
-    """Return the queue of a gang: what its group says, or else the label of a pod."""
+    """Return the queue of a gang: what its group says, or a label or annotation of a pod."""
     if group is not None and group.spec.queue is not None:
         return group.spec.queue
-    found = (pod.metadata.labels.get(key) for key in _QUEUE_LABELS)
-    return next((name for name in found if name), None)
+    said = {**pod.metadata.annotations, **pod.metadata.labels}
+    found = (said.get(key) for key in _QUEUE_LABELS)
+    return next((name for name in found if is_name(name)), None)

@@ -82,10 +82,14 @@ class TopologyRequest(Record):
     unconstrained: Truth = False
 
     @property
+    def keys(self) -> set[str]:
+        """The label keys of the levels that it names."""
+        return {self.required, self.preferred, self.podSetSliceRequiredTopology} - {""}
+
+    @property
     def explicit(self) -> bool:
         """Whether it wants topology-aware scheduling itself, whatever the queue has."""
-        keys = (self.required, self.preferred, self.podSetSliceRequiredTopology)
-        return self.unconstrained or any(keys)
+        return self.unconstrained or bool(self.keys)
 
 
 class _TemplateMeta(Record):
@@ -498,7 +502,9 @@ class PodGroup(Object):
     def _tier(self, mode: str) -> str:
         """Return the label key of the tier that Volcano's `networkTopology` names in a mode."""
         network = self.spec.networkTopology
-        if network is None or network.highestTierAllowed is None or network.mode != mode:
+        if network is None or network.highestTierAllowed is None:
+            return ""
+        if (network.mode or "hard") != mode:
             return ""
         return f"{TIER}{network.highestTierAllowed}"
 

@@ -22,10 +22,12 @@ from placewright.instances.converters.kubernetes.kueue import (
     Flavors,
     Queues,
     assigned,
+    told,
     tolerations,
     why_evicted,
     why_not_admitted,
 )
+from placewright.instances.converters.kubernetes.ledger import SUBGROUP_TOPOLOGY, TOPOLOGY_LEVEL
 from placewright.instances.converters.kubernetes.nodes import Amounts, Levels, accelerators_in
 from placewright.instances.converters.kubernetes.quotas import key_of
 from placewright.instances.converters.kubernetes.records import Meta, Node, Pod, PodStatus
@@ -33,6 +35,7 @@ from placewright.instances.converters.support.live import Condition, LeftOutErro
 from placewright.instances.documents.annotations import MAX_TEXT
 from placewright.instances.documents.arrangement import AntiAffinity, Apart, Slices
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
+from placewright.instances.documents.caveats import Caveat
 from placewright.instances.documents.job import Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
@@ -499,6 +502,22 @@ class Workloads:
             ids=of_workload(workload, is_placed_by_kueue=self._is_placed_by_kueue(workload)),
         )
 
+    def told(self, workload: Workload) -> Iterator[Caveat]:
+        """Yield what is not read of the admission of a workload, and of how near its pods are."""
+        yield from told(self.queues, workload)
+        near = [(one.topologyRequest, one.count) for one in workload.spec.podSets if one.count]
+        groups = {(wanted.podSetGroupName, wanted.required) for wanted, _ in near if wanted}
+        named = [w.podSetGroupName for w, _ in near if w and w.required and w.podSetGroupName]
+        if len({*named}) < len(named) and (len(groups) > 1 or len(named) < len(near)):
+            yield SUBGROUP_TOPOLOGY.caveat()
+        for wanted, count in near:
+            keys = set[str]() if wanted is None else wanted.keys - {wanted.preferred}
+            if any(self.levels.named(key) is None for key in keys):
+                yield TOPOLOGY_LEVEL.caveat()
+            size = 0 if wanted is None else wanted.podSetSliceSize or 0
+            if wanted and wanted.podSetSliceRequiredTopology and (size < 1 or count % size):
+                yield SUBGROUP_TOPOLOGY.caveat()
+
     def _is_placed_by_kueue(self, workload: Workload) -> bool:
         """Whether a flavor of a workload has a Topology: Kueue then says on which nodes pods go."""
         return any(
@@ -575,6 +594,8 @@ class Workloads:
         conditions = self.eligibility.conditions(spec, wanted, tolerations(known))
         for one in known:
             there = self.eligibility.with_labels(one.spec.nodeLabels)
+            if one.spec.topologyName:
+                there = there - self.eligibility.cordoned
             conditions = (*conditions, Condition(f"flavor/{one.metadata.name}", there))
         allowed = self.eligibility.all_of(conditions)
         ask = Ask(

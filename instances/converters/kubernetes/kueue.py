@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -38,7 +38,7 @@ Flavors: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Queues:
-    """Kueue's queues, flavors and workloads by name, and the labels of namespaces."""
+    """Kueue's queues, flavors and workloads by name, labels of namespaces, keys of topologies."""
 
     cluster: Mapping[str, ClusterQueue] = field(default_factory=dict)
     local: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
@@ -46,6 +46,7 @@ class Queues:
     cohorts: Mapping[str, ClusterQueue] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     workloads: Mapping[tuple[str, str], Workload] = field(default_factory=dict)
+    topologies: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def queue_of(self, workload: Workload) -> str | None:
         """Return the ClusterQueue of a workload, None if the dump does not say."""
@@ -160,11 +161,17 @@ class Queues:
     def _suits(self, name: str, pod_set: PodSet, queue: ClusterQueue | None) -> bool:
         """Whether a flavor has a Topology, as a pod set that wants one needs and others must not.
 
-        In a queue in which all flavors have one every pod set wants it.
+        It needs all levels that the pod set names. In a queue in which all flavors have a Topology
+        every pod set wants it.
         """
         near, flavor = pod_set.topologyRequest, self.flavors.get(name)
+        if flavor is None:
+            return True
         of_queue = self.known(tuple(("", f.name or "") for f in (queue.flavors if queue else ())))
-        if flavor is None or all(one.spec.topologyName for one in of_queue):
+        levels = self.topologies.get(flavor.spec.topologyName)
+        if near is not None and levels is not None and not near.keys <= {*levels}:
+            return False
+        if all(one.spec.topologyName for one in of_queue):
             return True
         return bool(flavor.spec.topologyName) == (near is not None and near.explicit)
 
@@ -296,6 +303,7 @@ _IN_TURN = Caveat(
     rule="strict-fifo",
     text="that its queue admits nobody before those ahead of it (StrictFIFO) is not read",
 )
+NO_QUEUE = Caveat(rule="queue-missing", text="its queue, with its quota, is not in the dump")
 _SPACE = Caveat(
     rule="namespace-selector", text="whether its queue admits its namespace is not read"
 )
@@ -318,7 +326,11 @@ def why_evicted(queues: Queues, workload: Workload) -> str:
 def told(queues: Queues, workload: Workload) -> Iterator[Caveat]:
     """Yield what the dump does not say of the admission of a workload that is not admitted."""
     queue = queues.cluster.get(queues.queue_of(workload) or "")
-    if queue is None or workload.status.admission is not None:
+    if workload.status.admission is not None:
+        return
+    if queue is None:
+        if not why_not_admitted(queues, workload):
+            yield NO_QUEUE
         return
     if queue.cohort is not None and queues.shares_fairly:
         yield _FAIR_SHARING
@@ -352,7 +364,13 @@ def _obstacles(queues: Queues, workload: Workload) -> Iterator[str]:
     if workload.status.admission is not None:
         yield from _ends(queues, workload)
         return
+    requeue = workload.status.requeueState
+    for said in workload.status.conditions if requeue is None or requeue.requeueAt is None else ():
+        if said.type == "Requeued" and said.status == "False":
+            yield f"Kueue has not queued it again ({said.reason or 'it does not say why'})"
     name, space = workload.spec.queueName, workload.metadata.namespace or ""
+    if name is None:
+        yield "it names no LocalQueue"
     local = queues.local.get((space, name or ""))
     if local is None and name is not None and queues.local:
         yield f"there is no LocalQueue {space}/{name}"

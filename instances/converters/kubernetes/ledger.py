@@ -159,11 +159,14 @@ BY_OTHER_PODS = {one.name: one for one in (_POD_AFFINITY, _POD_ANTI_AFFINITY, _S
 """Rules that pods make for each other: most of them are obeyed, and told where they are not."""
 
 _WISHES = Rule("wishes", "preferred affinity, spread and taints are not read", hard=False)
+_SCHEDULER = Rule("scheduler", "the rules of its scheduler are not read", hard=False)
+_HOST_IP = Rule("host-ip", "of which address of the node a port is, is not read", hard=False)
 _VOLUMES = Rule("volumes", "volumes and their zones are not read")
 _NOMINATED = Rule("nominated", "the node that its scheduler has nominated is not read", hard=False)
 _RESPONDERS = Rule("eviction-responders", "who answers evictions is not read", hard=False)
 _SUBGROUPS = Rule("subgroups", "groups within the pod group are not read")
 _TASK_MEMBERS = Rule("task-members", "the least number of pods per task is not read")
+NO_GROUP = Rule("group-missing", "its pod group is not in the dump")
 _COMPOSITE = Rule("composite-group", "the group that the pod group is in is not read")
 _MIN_RUNTIME = Rule("min-runtime", "how long jobs are safe from preemption is not read")
 _QUEUE_QUOTA = Rule(
@@ -184,7 +187,8 @@ _NEWER_EQUAL = Rule(
     "that its queue may preempt newer jobs of one priority is not read",
     hard=False,
 )
-_SUBGROUP_TOPOLOGY = Rule("subgroup-topology", "the topology of subgroups is not read")
+SUBGROUP_TOPOLOGY = Rule("subgroup-topology", "the topology of subgroups is not read")
+TOPOLOGY_LEVEL = Rule("topology-level", "topology by a label that is no level is not read")
 _RECLAIMABLE = Rule("reclaimable-pods", "that some of its pods have ended is not read", hard=False)
 _UNHEALTHY = Rule("unhealthy-nodes", "which of its nodes Kueue replaces is not read", hard=False)
 _PREEMPTION_GATES = Rule("preemption-gates", "gates of preemption are not read")
@@ -200,7 +204,7 @@ _CONTAINER_NO_EFFECT = """
     args command env envFrom image imagePullPolicy lifecycle livenessProbe name readinessProbe
     resizePolicy restartPolicyRules securityContext startupProbe stdin stdinOnce
     terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir
-    ports.hostIP ports.name
+    ports.name
 """
 
 
@@ -221,7 +225,7 @@ _TEMPLATE_NO_EFFECT = " ".join(
         """
     spec.(automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks
     ephemeralContainers hostAliases hostIPC hostPID hostUsers hostname hostnameOverride
-    imagePullSecrets os readinessGates restartPolicy runtimeClassName schedulerName
+    imagePullSecrets os readinessGates restartPolicy runtimeClassName
     securityContext serviceAccount serviceAccountName setHostnameAsFQDN
     shareProcessNamespace subdomain terminationGracePeriodSeconds)
     spec.tolerations.tolerationSeconds spec.volumes.(azureFile configMap downwardAPI
@@ -231,6 +235,10 @@ _TEMPLATE_NO_EFFECT = " ".join(
         prefixed("spec.initContainers.", _CONTAINER_NO_EFFECT),
     )
 )
+_BY_ADDRESS: Told = {"0.0.0.0": None, "::": None, OTHERWISE: _HOST_IP}  # noqa: S104
+_SCHEDULERS = ("default-scheduler", "kai-scheduler", "volcano", "scheduler-plugins-scheduler")
+"""Those whose rules are read, by the names that they have where nobody gives them another."""
+
 _TEMPLATE_TOLD: Mapping[str, Told] = {
     "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": _WISHES,
     "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution": _POD_AFFINITY,
@@ -243,6 +251,9 @@ _TEMPLATE_TOLD: Mapping[str, Told] = {
         "DoNotSchedule": _SPREAD,
         "ScheduleAnyway": _WISHES,
     },
+    "spec.containers.ports.hostIP": _BY_ADDRESS,
+    "spec.initContainers.ports.hostIP": _BY_ADDRESS,
+    "spec.schedulerName": {**dict.fromkeys(_SCHEDULERS), OTHERWISE: _SCHEDULER},
     "spec.containers.resources.claims": CLAIMS,
     "spec.initContainers.resources.claims": CLAIMS,
     "spec.resources.claims": CLAIMS,
@@ -305,7 +316,7 @@ WORKLOAD = Ledger(
     status.resourceRequests.name""",
     {
         **{f"{_SET}{path}": told for path, told in _TEMPLATE_TOLD.items()},
-        "spec.podSets.topologyRequest.podsetSliceRequiredTopologyConstraints": _SUBGROUP_TOPOLOGY,
+        "spec.podSets.topologyRequest.podsetSliceRequiredTopologyConstraints": SUBGROUP_TOPOLOGY,
         "spec.preemptionGates": _PREEMPTION_GATES,
         DELETED: _DELETED,
         "status.admissionChecks.podSetUpdates": _CHECKS,
@@ -397,7 +408,7 @@ POD_GROUPS = {
         {
             "spec.minTaskMember": _TASK_MEMBERS,
             "spec.subGroupPolicy": _SUBGROUPS,
-            "spec.networkTopology.highestTierName": _SUBGROUP_TOPOLOGY,
+            "spec.networkTopology.highestTierName": SUBGROUP_TOPOLOGY,
         },
     ),
     COSCHEDULING: Ledger(

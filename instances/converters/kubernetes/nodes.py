@@ -350,7 +350,7 @@ def amounts(asked: Mapping[str, Decimal], *, up: bool, accelerator: str = "") ->
     def piece(name: str, amount: Decimal) -> int:
         return whole(amount if "/" in name or name == "pods" else amount / _MIB)
 
-    name = accelerator or next(iter(accelerators_in(k for k, n in asked.items() if n >= 1)), "")
+    name = accelerator or next(iter(accelerators_in(k for k, n in asked.items() if whole(n))), "")
     return Amounts(
         gpus=whole(asked.get(name, Decimal(0))),
         cpu=whole(asked.get("cpu", Decimal(0)) * 1000),

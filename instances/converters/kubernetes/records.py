@@ -20,7 +20,8 @@ MAX_NAME = 253
 _NAME = re.compile(NAME)
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,63}")
 _QUANTITY = re.compile(
-    r"(-?[0-9]{1,18}(?:\.[0-9]{0,9})?)(?:([numkMGTPE]|[KMGTPE]i)|[eE](-?[0-9]))?"
+    r"([+-]?(?:[0-9]{1,24}(?:\.[0-9]{0,24})?|\.[0-9]{1,24}))"
+    r"(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?"
 )
 _SCALES: dict[str, Decimal] = {
     **{suffix: Decimal(1000) ** i for i, suffix in enumerate(("", "k", "M", "G", "T", "P", "E"))},

@@ -144,13 +144,26 @@ def test_labels_of_a_vendor_are_levels_and_zones_only_where_there_are_no_others(
         ("network-unavailable", False),
         ("out-of-service", False),
         ("memory-pressure", True),  # what asks for memory tolerates it
-        ("not-ready", True),  # that the host is unhealthy says it
+        ("not-ready", False),
+        ("unreachable", False),
+        ("unschedulable", False),
     ],
 )
 def test_a_node_that_is_not_well_takes_nobody_who_does_not_tolerate_it(tmp_path, state, may):
     taint = [{"key": f"node.kubernetes.io/{state}", "effect": "NoSchedule"}]
     made = convert(tmp_path, node("a", taints=taint), pod("w"))
     assert [job.name for job in made.round.jobs] == (["ns/w"] if may else [])
+
+
+@pytest.mark.parametrize("state", ["not-ready", "unschedulable"])
+def test_what_a_host_says_of_itself_its_taint_does_not_say_again(tmp_path, state):
+    taint = [{"key": f"node.kubernetes.io/{state}", "effect": "NoSchedule"}]
+    one = node("a", taints=taint, unschedulable=state == "unschedulable")
+    one["status"]["conditions"] = [{"type": "Ready", "status": str(state != "not-ready")}]
+    made = convert(tmp_path, one, pod("w"))
+    assert allowed_hosts(made, "ns/w") is None
+    assert [one.host for one in made.round.reservations] == ["a"][: state == "unschedulable"]
+    assert made.round.cluster.hosts[0].healthy is (state != "not-ready")
 
 
 @pytest.mark.parametrize(("operator", "value", "may"), [("Gt", "90", True), ("Lt", "90", False)])

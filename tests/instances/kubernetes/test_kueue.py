@@ -333,4 +333,4 @@ def test_a_workload_that_is_being_deleted_is_told(tmp_path):
     one = workload(1)
     one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     (job,) = convert(tmp_path, node("a"), one).round.jobs
-    assert [each.rule for each in caveats_of(job.annotations)] == ["deleted"]
+    assert [each.rule for each in caveats_of(job.annotations)] == ["deleted", "queue-missing"]

@@ -74,7 +74,7 @@ def test_a_class_gives_the_priority_that_a_workload_does_not_say(tmp_path, field
     one = workload(1, **{"priorityClassName": "high", **fields})
     (job,) = convert(tmp_path, node("a"), one, *classes).round.jobs
     assert job.priority == priority
-    assert caveats_of(job.annotations) == ()
+    assert [each.rule for each in caveats_of(job.annotations)] == ["queue-missing"]
 
 
 def test_a_label_names_the_class_of_kueue_that_a_pod_has(tmp_path):

@@ -1,0 +1,231 @@
+"""What a dump leaves open, or Kubernetes decides before pods are placed: obeyed, or told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placewright.instances.converters import LiveConversion
+from placewright.instances.documents.caveats import caveats_of
+from placewright.instances.documents.source_keys import HELD
+from tests.instances.kubernetes.dumps import GPU, convert, left_out, node, pod
+from tests.instances.kubernetes.test_kueue import of, queue, workload
+
+ZONE = "topology.kubernetes.io/zone"
+NODES = [node(name, labels={ZONE: f"z{name[0]}"}) for name in ("a0", "a1", "b0")]
+LOCAL = of("LocalQueue", "lq", namespace="ns", spec={"clusterQueue": "cq"})
+FLAVOR = of("ResourceFlavor", "f", spec={"topologyName": "t"})
+TOPOLOGY = of("Topology", "t", spec={"levels": [{"nodeLabel": ZONE}]})
+KUEUE = [queue("cq", "64"), LOCAL, FLAVOR, TOPOLOGY]
+
+
+def told(made: LiveConversion, name: str = "ns/w") -> list[str]:
+    """The rules told of a job, but that queues here have quota of GPUs alone."""
+    (job,) = (one for one in made.round.jobs if one.name == name)
+    found = [one.rule for one in caveats_of(job.annotations)]
+    return [rule for rule in found if rule != "uncovered-resources"]
+
+
+def held(made: LiveConversion) -> str:
+    (job,) = made.round.jobs
+    assert job.held is (HELD in job.annotations)
+    return job.annotations.get(HELD, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [
+        *(
+            ("1e3", 1_000_000),
+            ("1E+1", 10_000),
+            ("1e-3", 1),
+            ("+5", 5000),
+            (".5", 500),
+            ("5.", 5000),
+        ),
+        *(("100e-02", 1000), ("0.0000000000001", 1), ("2k", 2_000_000), ("100u", 1)),
+        ("9223372036854775807", 10**12),
+    ],
+)
+def test_quantities_of_every_notation_are_read(tmp_path, text, milli):
+    one = pod("w")
+    one["spec"]["containers"][0]["resources"]["requests"]["cpu"] = text
+    (job,) = convert(tmp_path, *NODES, one).round.jobs
+    assert job.options[0].groups[0].cpu == milli
+
+
+@pytest.mark.parametrize(("text", "gpus"), [("0", None), ("500m", 1000), ("1", 1000)])
+def test_a_part_of_a_gpu_is_one_and_none_is_none(tmp_path, text, gpus):
+    made = convert(tmp_path, *NODES, pod("w", text))
+    assert [job.options[0].groups[0].gpu for job in made.round.jobs] == ([gpus] if gpus else [])
+    assert left_out(made) == ({} if gpus else {"asks for no GPU": ["ns/w"]})
+
+
+def test_ports_of_init_containers_that_end_are_free(tmp_path):
+    ports = {"ports": [{"hostPort": 80}]}
+    pods = [
+        pod("r", host="a0", initContainers=[ports]),
+        pod("s", host="a1", initContainers=[{"restartPolicy": "Always", **ports}]),
+    ]
+    held_ports = [
+        job.options[0].groups[0].resources for job in convert(tmp_path, *NODES, *pods).round.jobs
+    ]
+    assert held_ports == [{}, {"hostPort/80/TCP": 1}]
+
+
+def test_huge_pages_of_a_pod_take_the_place_of_those_of_its_containers(tmp_path):
+    made = convert(tmp_path, *NODES, pod("w", resources={"limits": {"hugepages-2Mi": "4Mi"}}))
+    assert made.round.jobs[0].options[0].groups[0].resources == {"hugepages-2Mi": 4}
+
+
+@pytest.mark.parametrize(
+    ("spec", "rules"),
+    [
+        ({"schedulerName": "mine"}, ["scheduler"]),
+        ({"schedulerName": "default-scheduler"}, []),
+        ({"containers": [{"ports": [{"hostPort": 1, "hostIP": "10.0.0.1"}]}]}, ["host-ip"]),
+        ({"containers": [{"ports": [{"hostPort": 1, "hostIP": "0.0.0.0"}]}]}, []),
+    ],
+)
+def test_who_places_a_pod_and_where_its_ports_are_is_told(tmp_path, spec, rules):
+    one = pod("w")
+    main = {**one["spec"]["containers"][0], **spec.get("containers", [{}])[0]}
+    one["spec"] |= {**spec, "containers": [main]}
+    assert told(convert(tmp_path, *NODES, one)) == rules
+
+
+@pytest.mark.parametrize("left", [[], [LOCAL], [queue("cq", "64"), FLAVOR]])
+def test_a_workload_whose_queue_is_not_in_the_dump_is_told(tmp_path, left):
+    made = convert(tmp_path, *NODES, workload(1), *left)
+    assert (told(made), held(made)) == (["queue-missing"], "")
+
+
+def test_a_workload_that_names_no_queue_is_held(tmp_path):
+    made = convert(tmp_path, *NODES, workload(1, queueName=None), *KUEUE)
+    assert (told(made), held(made)) == ([], "it names no LocalQueue")
+
+
+@pytest.mark.parametrize(
+    ("requeue", "why"),
+    [
+        (None, "Kueue has not queued it again (PodsReadyTimeout)"),
+        ({"count": 1, "requeueAt": "2030-01-01T00:00:00Z"}, ""),
+    ],
+)
+def test_a_workload_that_is_not_queued_again_is_held(tmp_path, requeue, why):
+    said = {"type": "Requeued", "status": "False", "reason": "PodsReadyTimeout"}
+    status = {"conditions": [said], "requeueState": requeue}
+    made = convert(tmp_path, *NODES, workload(1, status=status), *KUEUE)
+    assert held(made) == why
+    assert (made.round.jobs[0].not_before is None) is (requeue is None)
+
+
+@pytest.mark.parametrize(
+    ("count", "near", "rules"),
+    [
+        (4, {"podSetSliceRequiredTopology": ZONE, "podSetSliceSize": 2}, []),
+        (3, {"podSetSliceRequiredTopology": ZONE, "podSetSliceSize": 1}, []),
+        (3, {"podSetSliceRequiredTopology": ZONE, "podSetSliceSize": 2}, ["subgroup-topology"]),
+        (2, {"podSetSliceRequiredTopology": ZONE, "podSetSliceSize": 4}, ["subgroup-topology"]),
+        (2, {"podSetSliceRequiredTopology": ZONE}, ["subgroup-topology"]),
+    ],
+)
+def test_slices_that_a_pod_set_is_no_number_of_are_told(tmp_path, count, near, rules):
+    assert told(convert(tmp_path, *NODES, workload(count, near=near), *KUEUE)) == rules
+
+
+@pytest.mark.parametrize(
+    ("groups", "rules"),
+    [
+        ("gg", []),
+        ("g-", []),
+        ("gh", []),
+        ("gg-", ["subgroup-topology"]),
+        ("gghh", ["subgroup-topology"]),
+    ],
+)
+def test_groups_of_some_pod_sets_are_told(tmp_path, groups, rules):
+    one = workload(1, 1)
+    (pods,) = one["spec"]["podSets"]
+    near = [{"required": ZONE, "podSetGroupName": group} for group in groups]
+    one["spec"]["podSets"] = [
+        {**pods, "name": f"p{i}", **({"topologyRequest": near[i]} if group != "-" else {})}
+        for i, group in enumerate(groups)
+    ]
+    assert told(convert(tmp_path, *NODES, one, *KUEUE)) == rules
+
+
+def test_a_flavor_needs_the_levels_that_are_asked(tmp_path):
+    one = workload(1, near={"required": "rack"})
+    made = convert(tmp_path, *NODES, one, *KUEUE)
+    assert [*left_out(made)] == ["no flavor of its queue has its taints tolerated and its topology"]
+    made = convert(tmp_path, *NODES, one, queue("cq", "64"), LOCAL, FLAVOR)
+    assert told(made) == ["topology-level"]
+
+
+def group(kind: str, **spec: Any) -> Any:
+    return {
+        "apiVersion": f"{kind}/v1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "ns"},
+        "spec": {"minMember": 1, **spec},
+    }
+
+
+VOLCANO, KAI = "scheduling.volcano.sh", "scheduling.run.ai"
+IN_VOLCANO = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
+IN_KAI = {"annotations": {"pod-group-name": "g"}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "groups", "rules"),
+    [
+        (IN_VOLCANO, [group(VOLCANO)], []),
+        (IN_VOLCANO, [], ["group-missing"]),
+        (IN_KAI, [], ["group-missing"]),
+        (IN_VOLCANO, [group(VOLCANO, queue="q")], ["queue-missing"]),
+        (IN_KAI, [group(KAI, queue="q")], ["queue-missing"]),
+        (
+            IN_VOLCANO,
+            [group(VOLCANO, networkTopology={"highestTierAllowed": 1})],
+            ["topology-level"],
+        ),
+        (
+            IN_KAI,
+            [group(KAI, topologyConstraint={"requiredTopologyLevel": "x"})],
+            ["topology-level"],
+        ),
+        (IN_KAI, [group(KAI, topologyConstraint={"preferredTopologyLevel": "x"})], []),
+    ],
+)
+def test_what_a_group_refers_to_and_the_dump_has_not_is_told(tmp_path, meta, groups, rules):
+    made = convert(tmp_path, *NODES, pod("p", 8, meta=meta), *groups)
+    assert told(made, "ns/g") == rules
+
+
+def test_the_queue_of_a_volcano_group_is_the_usual_one_if_it_names_none(tmp_path):
+    usual = {"apiVersion": f"{VOLCANO}/v1", "kind": "Queue", "metadata": {"name": "default"}}
+    pods = [
+        pod("p", meta=IN_VOLCANO),
+        pod("q", meta={"annotations": {f"{VOLCANO}/queue-name": "gone"}}),
+    ]
+    made = convert(
+        tmp_path, *NODES, *pods, group(VOLCANO), {**usual, "spec": {"capability": {GPU: 4}}}
+    )
+    assert [(job.tenant, job.held) for job in made.round.jobs] == [
+        ("default", False),
+        ("gone", True),
+    ]
+
+
+@pytest.mark.parametrize("topology", [True, False])
+def test_kueue_gives_no_cordoned_node_and_kubernetes_those_who_tolerate_it(tmp_path, topology):
+    one = workload(1)
+    one["spec"]["podSets"][0]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    flavor = FLAVOR if topology else of("ResourceFlavor", "f")
+    cordoned = node("c", unschedulable=True)
+    made = convert(tmp_path, node("a"), cordoned, one, queue("cq", "64"), LOCAL, flavor)
+    assert made.round.reservations == ()
+    (hosts,) = (job.options[0].groups[0].host_sets for job in made.round.jobs)
+    assert hosts == (("flavor/f",) if topology else ())
