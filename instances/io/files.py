@@ -330,7 +330,7 @@ def text_of(content: bytes) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"byte {error.start}: expected text in UTF-8") from None
-    if not text.strip():
+    if not text or text.isspace():
         raise InvalidInputError("empty; expected a JSON or YAML document")
     return text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -187,7 +187,8 @@ def _without_nodes(sources: Mapping[Kind, Sequence[Source]]) -> str:
 
 
 def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> Round:
-    now, asked = dump.now, {pod.key: asked_by(pod) for pod in dump.pods}
+    now, known = dump.now, dict[Hashable, Amounts]()
+    asked = {pod.key: asked_by(pod, known) for pod in dump.pods}
     specs = [pod.spec for pod in dump.pods if asked[pod.key].gpus and pod.spec.nodeName is None]
     specs += [one.template.spec for w in dump.workloads.values() for one in w.spec.podSets]
     cordons = any(passes_cordons(spec.tolerations) for spec in specs)

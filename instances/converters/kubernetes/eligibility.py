@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -25,6 +24,8 @@ from placewright.instances.converters.kubernetes.nodes import (
 )
 from placewright.instances.converters.kubernetes.records import (
     AsList,
+    Container,
+    ContainerStatus,
     CountOrOne,
     Expression,
     LabelSelector,
@@ -69,23 +70,39 @@ def state_of(pod: Pod) -> State:
     return State.WAITING if pod.metadata.deletionTimestamp is None else State.DELETED
 
 
-def asked_by(pod: Pod) -> Amounts:
-    """Return what a pod asks for; one that is resized has the most of what it has and wants."""
-    spec, given = pod.spec, {one.name: one for one in pod.status.containerStatuses}
-    containers = []
-    for one in spec.containers:
-        status = given.get(one.name)
-        parts = [one.resources.asked]
-        if status is not None:
-            now = status.resources.requests if status.resources is not None else {}
-            parts += [status.allocatedResources, now]
-        most = {key: max(part.get(key, _NONE) for part in parts) for part in parts for key in part}
-        resources = one.resources.model_copy(update={"requests": most})
-        changed = most != parts[0]
-        containers.append(one.model_copy(update={"resources": resources}) if changed else one)
-    if all(map(operator.is_, containers, spec.containers)):
-        return requests(spec)
-    return requests(spec.model_copy(update={"containers": tuple(containers)}))
+def asked_by(pod: Pod, known: dict[Hashable, Amounts]) -> Amounts:
+    """Return what a pod asks for; one that is resized has the most of what it has and wants.
+
+    `known`: what pods ask for, by what decides that; it is not to be changed.
+    """
+    spec = pod.spec
+    given = {one.name: one for one in pod.status.containerStatuses}
+    containers = tuple(_resized(one, given.get(one.name)) for one in spec.containers)
+    key = (
+        *(
+            tuple((one.restartPolicy, tuple(one.resources.asked.items()), one.ports) for one in of)
+            for of in (containers, spec.initContainers)
+        ),
+        None if spec.resources is None else tuple(spec.resources.asked.items()),
+        tuple(spec.overhead.items()),
+        spec.hostNetwork,
+    )
+    if key not in known:
+        known[key] = requests(spec.model_copy(update={"containers": containers}))
+    return known[key]
+
+
+def _resized(one: Container, status: ContainerStatus | None) -> Container:
+    """Return a container that asks for the most of what it has and wants."""
+    if status is None or not (status.allocatedResources or status.resources):
+        return one
+    now = status.resources.requests if status.resources is not None else {}
+    parts = (one.resources.asked, status.allocatedResources, now)
+    most = {key: max(part.get(key, _NONE) for part in parts) for part in parts for key in part}
+    if most == parts[0]:
+        return one
+    resources = one.resources.model_copy(update={"requests": most})
+    return one.model_copy(update={"resources": resources})
 
 
 def requests(spec: PodSpec) -> Amounts:
@@ -253,7 +270,7 @@ class Eligibility:
         return self._meeting[conditions]
 
     def conditions(
-        self, spec: PodSpec, wanted: Amounts, also: Iterable[Toleration] = ()
+        self, spec: PodSpec, wanted: Amounts, also: tuple[Toleration, ...] = ()
     ) -> tuple[Condition, ...]:
         """Return what nodes have to meet that a pod may go to.
 
@@ -264,10 +281,10 @@ class Eligibility:
         if spec.affinity is not None and spec.affinity.nodeAffinity is not None:
             required = spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
         pressed = (_PRESSED,) if wanted.cpu or wanted.memory else ()
-        tolerations = (*spec.tolerations, *also, *pressed)
-        selector = tuple(sorted(spec.nodeSelector.items()))
-        key = selector, required, tolerations, wanted.accelerator if wanted.gpus else ""
+        asked = tuple(sorted(spec.nodeSelector.items())), required, spec.tolerations, also
+        key = *asked, bool(pressed), wanted.accelerator if wanted.gpus else ""
         if key not in self._known:
+            tolerations = (*spec.tolerations, *also, *pressed)
             found = [
                 Condition(f"label/{label}={value}", self.with_labels({label: value}))
                 for label, value in spec.nodeSelector.items()

@@ -250,8 +250,9 @@ class PodJobs:
 
     def _wait(self, head: Head, waiting: Sequence[Pod], asks: dict[tuple[str, str], Ask]) -> None:
         gated = any(pods.gated(pod) for pod in waiting)
-        why = head.why_held or ("a scheduling gate of its pods is not ours" if gated else "")
-        head = replace(head, held=head.held or gated, why_held=why)
+        if gated:
+            why = head.why_held or "a scheduling gate of its pods is not ours"
+            head = replace(head, held=True, why_held=why)
         head, wanted = self.neighbours.apply(head, waiting, [asks[pod.key] for pod in waiting])
         try:
             self.maker.wait(head, wanted, waiting)
@@ -329,7 +330,7 @@ class PodJobs:
         if workload is not None:
             return replace(self.workloads.head(workload), required=None)
         title = title_of(gang, members[0])
-        ids = of_gang(gang._replace(name=title.rpartition("/")[2]), group, members)
+        ids = of_gang(Gang(gang.by, gang.namespace, title.rpartition("/")[2]), group, members)
         created = [pod.metadata.creationTimestamp for pod in members]
         limits = [pod.spec.activeDeadlineSeconds for pod in members]
         least: int | None = None
@@ -382,7 +383,7 @@ class PodJobs:
         same = [_SAME_DEVICES.caveat()] if any(map(_OF_NEURON.match, names)) else []
         told_of = self.dump.caveats.of_job(members, made, queues, (*more, *same))
         caveats = told_of | also(members, head.ids)
-        return replace(head, ids={**head.ids, **caveats})
+        return replace(head, ids={**head.ids, **caveats}) if caveats else head
 
     def _told(self, head: Head, gang: Gang, group: PodGroup | None) -> Iterator[Caveat]:
         """Yield what the dump does not say of a gang that no workload makes."""

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.dump import Caveats
@@ -304,22 +307,25 @@ class Maker:
         self.names.add(name)
         key, said = (HELD, head.why_held) if running is None else (LEAVES, head.leaves)
         why = {key: said[:MAX_TEXT]} if said and (head.held or running is not None) else {}
-        self.jobs.append(
-            Job(
-                name=name,
-                tenant=head.tenant,
-                priority=head.priority,
-                options=tuple(options),
-                running=running,
-                submitted=head.submitted,
-                expected_runtime_s=head.runtime or None,
-                preempts=head.preempts,
-                anti_affinity=head.anti_affinity,
-                held=head.held and running is None,
-                not_before=None if running is not None else head.not_before,
-                annotations={**head.ids, **ids, **why},
-            )
-        )
+        values: dict[str, Any] = {
+            "name": name,
+            "tenant": head.tenant,
+            "priority": head.priority,
+            "options": tuple(options),
+            "running": running,
+            "submitted": head.submitted,
+            "expected_runtime_s": head.runtime or None,
+            "preempts": head.preempts,
+            "anti_affinity": head.anti_affinity,
+            "held": head.held and running is None,
+            "not_before": None if running is not None else head.not_before,
+            "annotations": {**head.ids, **ids, **why},
+        }
+        try:
+            self.jobs.append(Job.model_validate(values))
+        except ValidationError:
+            Job(**values)  # slower, and names what is wrong
+            raise
 
     def _option(
         self, head: Head, asks: Sequence[Ask], counts: Sequence[int], sized: bool = False
@@ -427,6 +433,8 @@ def _unmet(ask: Ask) -> str:
 
 def _anywhere(ask: Ask, everywhere: frozenset[str]) -> Ask:
     """Return what a pinned task asks for: it is where it is."""
+    if ask.allowed is everywhere and ask.required is ask.preferred is ask.slices is None:
+        return ask
     return replace(
         ask, allowed=everywhere, required=None, preferred=None, slices=None, conditions=()
     )

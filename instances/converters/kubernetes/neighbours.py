@@ -170,6 +170,8 @@ class Neighbours:
                 found.told.add(rule)
         left = [one for one in caveats_of(head.ids) if one.rule not in BY_OTHER_PODS]
         left += [BY_OTHER_PODS[rule].caveat() for rule in sorted(found.told)]
+        if not left and CAVEATS not in head.ids:
+            return found.head, found.asks
         ids = {key: text for key, text in head.ids.items() if key != CAVEATS}
         return replace(found.head, ids={**ids, **annotation_of(left)}), found.asks
 

@@ -72,8 +72,10 @@ NO_ACCELERATORS: Mapping[str, str] = MappingProxyType({})
 _ALSO: ContextVar[Mapping[str, str]] = ContextVar("also", default=NO_ACCELERATORS)
 _NOTHING: frozenset[str] = frozenset()
 _BESIDE: ContextVar[frozenset[str]] = ContextVar("beside", default=_NOTHING)
-_OF_NODES: ContextVar[dict[int, tuple[Node, str]] | None] = ContextVar("of_nodes", default=None)
-"""Nodes, by their identity, with the resource that their GPUs are of."""
+_OF_NODES: ContextVar[dict[int, tuple[Node, str, Amounts]] | None] = ContextVar(
+    "of_nodes", default=None
+)
+"""Nodes, by their identity, with the resource that their GPUs are of, and what they have."""
 
 
 @contextmanager
@@ -105,13 +107,18 @@ def accelerators_in(names: Iterable[str]) -> list[str]:
 
 def beside_in(names: Iterable[str]) -> list[str]:
     """Return the names of accelerators that are resources beside GPUs."""
-    return [name for name in _known(names) if name in _BESIDE.get()]
+    beside = _BESIDE.get()
+    return [name for name in _known(names) if name in beside] if beside else []
 
 
-def _known(names: Iterable[str]) -> list[str]:
-    also = tuple(_ALSO.get())
+def _known(names: Iterable[str]) -> tuple[str, ...]:
+    return _in_order(tuple(names), tuple(_ALSO.get()))
+
+
+@lru_cache(maxsize=256)
+def _in_order(names: tuple[str, ...], also: tuple[str, ...]) -> tuple[str, ...]:
     known = [(at, name) for name in names if (at := _place(name, also)) is not None]
-    return [name for _, name in sorted(known)]
+    return tuple(name for _, name in sorted(known))
 
 
 def is_slice(name: str) -> bool:
@@ -290,6 +297,7 @@ HOST_PORT = "hostPort/"
 """Resources that stand for a port of the host: each node has one piece of each."""
 
 _MIB = Decimal(1024) ** 2
+_NONE = Decimal(0)
 _STRATEGY = "nvidia.com/mig.strategy"
 
 
@@ -366,13 +374,7 @@ def amounts(asked: Mapping[str, Decimal], *, up: bool, accelerator: str = "") ->
 
 def accelerator_of(node: Node) -> str:
     """Return the resource name of a node's GPUs; empty: it has none."""
-    known = _OF_NODES.get()
-    found = None if known is None else known.get(id(node))
-    if found is None:
-        found = node, next(iter(accelerators_in(resources_of(node))), "")
-        if known is not None:
-            known[id(node)] = found
-    return found[1]
+    return _found(node)[1]
 
 
 def resources_of(node: Node) -> set[str]:
@@ -382,21 +384,34 @@ def resources_of(node: Node) -> set[str]:
 
 
 def has(node: Node) -> Amounts:
-    """Return what a node has for pods; GPUs that are away now are among its GPUs.
+    """Return what a node has for pods, not to be changed; GPUs that are away are among its GPUs.
 
     A node that does not say how many pods it takes has room for all.
     """
-    name = accelerator_of(node)
-    found = amounts(node.status.allocatable, up=False, accelerator=name or "none")
-    found.gpus += away(node)
-    found.others.setdefault("pods", MAX_AMOUNT)
+    return _found(node)[2]
+
+
+def _found(node: Node) -> tuple[Node, str, Amounts]:
+    known = _OF_NODES.get()
+    found = None if known is None else known.get(id(node))
+    if found is None:
+        name = next(iter(accelerators_in(resources_of(node))), "")
+        there = amounts(node.status.allocatable, up=False, accelerator=name or "none")
+        there.gpus += _away(node, name)
+        there.others.setdefault("pods", MAX_AMOUNT)
+        found = node, name, there
+        if known is not None:
+            known[id(node)] = found
     return found
 
 
 def away(node: Node) -> int:
     """Return how many GPUs of a node are not to be had now: it has them, but none may ask."""
-    name = accelerator_of(node)
-    there = node.status.allocatable.get(name, Decimal(0))
+    return _away(node, accelerator_of(node))
+
+
+def _away(node: Node, name: str) -> int:
+    there = node.status.allocatable.get(name, _NONE)
     return max(0, int(node.status.capacity.get(name, there) - there)) if name else 0
 
 

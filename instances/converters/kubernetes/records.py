@@ -7,18 +7,18 @@ is not given, wherever that may be left out.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic_core import CoreSchema, core_schema
 
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT, NAME
 
 MAX_NAME = 253
-_NAME = re.compile(NAME)
-_LABEL = re.compile(r"[A-Za-z0-9._-]{1,63}")
 _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]{1,24}(?:\.[0-9]{0,24})?|\.[0-9]{1,24}))"
     r"(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?"
@@ -68,32 +68,47 @@ def _amount(text: str) -> Decimal:
     return amount
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ValueError("expected a text")  # noqa: TRY004
-    return value
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tested:
+    """A type that pydantic tests without Python, as there are a hundred labels of a node."""
+
+    schema: CoreSchema
+
+    def __get_pydantic_core_schema__(self, _type: Any, _handler: Any) -> CoreSchema:
+        return self.schema
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not value or len(value) > MAX_NAME:
-        raise ValueError(f"expected a name of 1 to {MAX_NAME} characters")
-    if _NAME.fullmatch(value) is None:
-        raise ValueError("expected only letters, digits and any of . _ : / @ | + = -")
-    return value
+def _or_else(expected: str, schema: CoreSchema) -> CoreSchema:
+    """Return a schema that says what it expects as `ValueError` of a function would."""
+    return core_schema.custom_error_schema(
+        schema,
+        "value_error",
+        custom_error_context={"error": expected},
+    )
 
 
-def _label(value: Any) -> str:
-    if value is None or value == "":
-        return ""
-    if not isinstance(value, str) or _LABEL.fullmatch(value) is None:
-        raise ValueError("expected a label: at most 63 letters, digits and any of . _ -")
-    return value
+def _text(expected: str, pattern: str | None = None) -> _Tested:
+    """Return what reads a text; null is an empty one."""
+    empty = core_schema.no_info_plain_validator_function(lambda _null: "")
+    choices: list[CoreSchema] = [
+        core_schema.str_schema(strict=True, pattern=pattern),
+        core_schema.chain_schema([core_schema.none_schema(), empty]),
+    ]
+    return _Tested(_or_else(expected, core_schema.union_schema(choices, mode="left_to_right")))
 
 
-def _optional_name(value: Any) -> str | None:
-    return None if value is None or value == "" else _name(value)
+_NAME = core_schema.chain_schema(
+    [
+        _or_else(
+            f"expected a name of 1 to {MAX_NAME} characters",
+            core_schema.str_schema(strict=True, min_length=1, max_length=MAX_NAME),
+        ),
+        _or_else(
+            "expected only letters, digits and any of . _ : / @ | + = -",
+            core_schema.str_schema(pattern=NAME),
+        ),
+    ]
+)
 
 
 def _whole(most: int, default: int | None, expected: str = "") -> BeforeValidator:
@@ -160,12 +175,14 @@ def _mapping(value: Any) -> Any:
 
 
 PortNumber = Annotated[int, _whole(2**16 - 1, 0, "expected the number of a port, below 65536")]
-Quantity = Annotated[Decimal, BeforeValidator(quantity)]
-Text = Annotated[str, BeforeValidator(_text)]
+Quantity = Annotated[Decimal, PlainValidator(quantity)]
+Text = Annotated[str, _text("expected a text")]
 """A text; empty if not given."""
 
-NameText = Annotated[str, BeforeValidator(_name)]
-OptionalName = Annotated[str | None, BeforeValidator(_optional_name)]
+NameText = Annotated[str, _Tested(_NAME)]
+OptionalName = Annotated[
+    NameText | None, BeforeValidator(lambda value: None if value == "" else value)
+]
 CountOrOne = Annotated[int, _whole(MAX_COUNT, 1)]
 Seconds = Annotated[int, _whole(MAX_AMOUNT, None)]
 PriorityNumber = Annotated[int, BeforeValidator(_priority)]
@@ -181,7 +198,12 @@ AsMapping = BeforeValidator(_mapping)
 Texts = Annotated[dict[str, Text], AsMapping]
 """Texts by key, such as annotations and selectors, which may hold anything."""
 
-LabelText = Annotated[str, BeforeValidator(_label)]
+LabelText = Annotated[
+    str,
+    _text(
+        "expected a label: at most 63 letters, digits and any of . _ -", "^[A-Za-z0-9._-]{0,63}$"
+    ),
+]
 Labels = Annotated[dict[NameText, LabelText], AsMapping]
 """Labels of an object, of which names are made."""
 
