@@ -80,11 +80,8 @@ class _Tested:
 
 def _or_else(expected: str, schema: CoreSchema) -> CoreSchema:
     """Return a schema that says what it expects as `ValueError` of a function would."""
-    return core_schema.custom_error_schema(
-        schema,
-        "value_error",
-        custom_error_context={"error": expected},
-    )
+    context: dict[str, str | int | float] = {"error": expected}
+    return core_schema.custom_error_schema(schema, "value_error", custom_error_context=context)
 
 
 def _text(expected: str, pattern: str | None = None) -> _Tested:
