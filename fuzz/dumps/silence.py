@@ -106,7 +106,9 @@ def _missing(change: Change, before: LiveConversion, after: LiveConversion) -> s
 
 
 def _retyped(ledger: Ledger, raw: dict[str, Any], rng: Random, *, is_text: bool) -> Change | None:
+    of_value = [(path, use) for path, use in ledger.uses() if isinstance(use, Mapping)]
     read = frozenset(expanded(ledger.read))
+    read |= {path for path, use in of_value if Use.READ in use.values()}
     read &= WORDS if is_text else read
     places = [
         (path, holder, key)
@@ -139,7 +141,7 @@ def _told(ledger: Ledger, raw: dict[str, Any], rng: Random) -> Change | None:
     rule = rules[path]
     value: Any = [{"name": "x"}]
     if not isinstance(rule, Rule):
-        by_value = [(text or WORD, one) for text, one in rule.items() if one is not None]
+        by_value = [(text or WORD, one) for text, one in rule.items() if isinstance(one, Rule)]
         if not by_value:
             return None
         value, rule = rng.choice(by_value)

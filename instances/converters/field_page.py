@@ -61,10 +61,10 @@ def _paths(paths: Iterable[str]) -> str:
 
 
 def _rows(path: str, told: Told) -> Iterator[str]:
-    rules: Mapping[str, Rule | None] = {"": told} if isinstance(told, Rule) else told
-    others = [value for value, rule in rules.items() if rule is None]
+    rules: Mapping[str, Rule | Use | None] = {"": told} if isinstance(told, Rule) else told
+    others = [value for value, rule in rules.items() if not isinstance(rule, Rule)]
     for value, rule in rules.items():
-        if rule is None:
+        if not isinstance(rule, Rule):
             continue
         which = f" = {value}" if value != OTHERWISE else ""
         but = f", but for {', '.join(others)}" if others and value == OTHERWISE else ""

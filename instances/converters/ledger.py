@@ -31,6 +31,12 @@ _STATES = """
 WORDS: Mapping[str, str] = {
     "nodes state": f"{_STATES} {_STATES.lower()}",
     "nodes state_flags": f"{_STATES} {_STATES.lower()}",
+    "jobs job_state": """
+        BOOT_FAIL CANCELLED COMPLETED COMPLETING CONFIGURING DEADLINE FAILED LAUNCH_FAILED NODE_FAIL
+        OUT_OF_MEMORY PENDING POWER_UP_NODE PREEMPTED RECONFIG_FAIL REQUEUED REQUEUE_FED
+        REQUEUE_HOLD RESIZING RESV_DEL_HOLD REVOKED RUNNING SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED
+        SUSPENDED TIMEOUT UPDATE_DB
+    """,
     "jobs shared": "none oversubscribe user mcs topo",
     "Taints.effect": _EFFECTS,
     "taints.effect": _EFFECTS,
@@ -92,20 +98,32 @@ class Rule(NamedTuple):
 OTHERWISE = ""
 """Stands for all values that are not named."""
 
-Told: TypeAlias = Rule | Mapping[str, Rule | None]
-"""A rule; or rules by the value of the field, None for a value that has no effect."""
+Told: TypeAlias = Rule | Mapping[str, Rule | Use | None]
+"""A rule; or rules by the value of the field, None for a value that has no effect.
+
+Of an amount, `gres/shard=2` or `{"type": "gres", "name": "shard", "count": 2}`, the value is what
+it is of, without a model: `gres/shard`.
+"""
 
 
 class _ByValue(NamedTuple):
-    rules: Mapping[str, Rule | None]
+    rules: Mapping[str, Rule | Use | None]
     use: Use = Use.NO_EFFECT
 
     def use_of(self, value: Any) -> Rule | Use:
         """Return the rule that a value, or the number or texts that it wraps, stands for."""
         number = value.get("number") if isinstance(value, dict) else value
-        texts = map(str, number) if isinstance(number, list) else str(number).split(",")
-        rules = (self.rules.get(text, self.rules.get(OTHERWISE)) for text in texts)
-        return next((rule for rule in rules if rule is not None), self.use)
+        texts = map(_word, number if isinstance(number, list) else str(number).split(","))
+        found = [self.rules.get(text, self.rules.get(OTHERWISE)) for text in texts]
+        use = Use.READ if Use.READ in found else self.use
+        return next((rule for rule in found if isinstance(rule, Rule)), use)
+
+
+def _word(value: Any) -> str:
+    amount = isinstance(value, dict)
+    text = "/".join(filter(None, map(str, map(value.get, ("type", "name"))))) if amount else value
+    name, given, _ = str(text).partition("=")
+    return name.partition(":")[0] if amount or given else name
 
 
 _Table: TypeAlias = dict[str, "Use | Rule | _ByValue | _Table"]
@@ -148,7 +166,7 @@ class Ledger:
             known = [w for end, w in WORDS.items() if f"{self.kind} {path}".endswith(end)]
             if known:
                 other = Rule("unknown-word", f"a word in {path} that is not known is not read")
-                own: Mapping[str, Rule | None] = {} if isinstance(use, Use | Rule) else use
+                own: Mapping[str, Rule | Use | None] = {} if isinstance(use, Use | Rule) else use
                 rules = {**dict.fromkeys(known[0].split()), OTHERWISE: other, **own}
                 at[last] = _ByValue(rules, use if isinstance(use, Use) else Use.NO_EFFECT)
 

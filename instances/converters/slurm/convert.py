@@ -27,7 +27,10 @@ from placewright.instances.converters.slurm.nodes import (
     read_topology,
     share_of,
     take_nodes,
+    tell_flags,
     tell_part,
+    tell_reserved,
+    unlisted_amounts,
     unlisted_gpus,
 )
 from placewright.instances.converters.slurm.records import (
@@ -83,6 +86,7 @@ def split(
     its tasks cannot be read, are too many, or none may start.
     """
     text, _, limit = record.array_task_string.partition("%")
+    limit = limit or str(record.array_max_tasks or "")
     if not text:
         return [job]
     numbers: list[int] = []
@@ -290,6 +294,9 @@ def read_slurm(
     scheduler = read_scheduler(
         found.parts.get("config"), found.parts.get("shares"), partitions, limits, book
     )
+    if not scheduler.enforces:
+        limits = limits.not_enforced()
+        book.notes.append("limits of accounts and QOS do not hold (AccountingStorageEnforce)")
     jobs = scheduler.as_allocated(jobs, book)
     book.notes.append(scheduler.described(len(nodes.by_name)))
     missing = [f"`{text}`" for part, text in SHOWN.items() if part not in found.parts]
@@ -331,9 +338,18 @@ def read_slurm(
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)
     unlisted = unlisted_gpus(nodes, made.occupied.gpus, made.closed)
+    amounts = unlisted_amounts(nodes, made.occupied.amounts)
+    if more := sorted(amounts.keys() - set(made.closed)):
+        book.cannot_say(
+            "whose cores or memory are that Slurm has in use, and no job of the dump", *more
+        )
     for one in (*active, *later):
         if one.name in shares:
             tell_part(one, context.caveats, book)
+        tell_flags(one, context.caveats)
+    if "reservations" not in found.parts:
+        for name, node in nodes.by_name.items():
+            tell_reserved(name, node, context.caveats, book)
     if unlisted:
         book.cannot_say("whose GPUs are that Slurm has in use, and no job of the dump", *unlisted)
     if not any(node.gres.total for node in nodes.by_name.values()):
@@ -359,6 +375,7 @@ def read_slurm(
                 made.occupied.nodes if context.alone else None,
                 made.occupied.resources,
                 unlisted,
+                amounts,
                 context.caveats,
                 links,
             ),

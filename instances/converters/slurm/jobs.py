@@ -115,7 +115,7 @@ def common_fields(job: SlurmJob, context: Context) -> dict[str, Any]:
         "tenant": None if job.account is None else context.limits.tenant(job.account),
         "priority": context.preemption.rank(job),
         "submitted": min(job.submit_time or context.now, context.now),
-        "expected_runtime_s": min(minutes * 60, MAX_AMOUNT) if minutes else None,
+        "expected_runtime_s": minutes * 60 if minutes and minutes * 60 < MAX_AMOUNT else None,
     }
 
 
@@ -159,7 +159,8 @@ def allowed_nodes(job: SlurmJob, context: Context) -> Allowed:
     Raises `LeftOutError`: a constraint on features is not read, or its reservation does not hold
     now.
     """
-    key = (job.partition, job.features, job.excluded_nodes, job.reservation)
+    who = (job.user_name, job.account) if job.reservation else ()
+    key = (job.partition, job.features, job.excluded_nodes, job.reservation, who)
     if key not in context.allowed:
         if len(context.allowed) >= MAX_REMEMBERED:
             context.allowed.clear()
@@ -208,16 +209,30 @@ def _conditions(job: SlurmJob, context: Context) -> Iterator[Condition]:
     if not job.reservation:
         yield Condition("unreserved", every - closed)
         return
+    own = next((r for r in context.active if r.name == job.reservation), None)
+    if own is not None and not _may_use(job, own, context):
+        raise LeftOutError("not eligible: its reservation is not for its user and account")
     if job.reservation in context.flexible:
         yield Condition(f"reservation/{job.reservation}", every - closed)
         return
-    own = next((r for r in context.active if r.name == job.reservation), None)
     if own is None and "," in job.reservation:
         raise LeftOutError("asks for one of several reservations")
     if own is None:
         raise LeftOutError("waits for a reservation that does not hold now")
     inside = every.intersection(own.node_list) - closed
     yield Condition(f"reservation/{job.reservation}", inside)
+
+
+def _may_use(job: SlurmJob, reservation: SlurmReservation, context: Context) -> bool:
+    """Whether a reservation is for the user and the account of a job, as far as it names them."""
+    mine = [] if reservation.groups else [(reservation.users, {job.user_name})]
+    mine.append((reservation.accounts, set(context.limits.path(job.account or ""))))
+    for named, own in mine:
+        others = {name[1:] for name in named if name.startswith("-")}
+        allowed = {name for name in named if not name.startswith("-")}
+        if own - {""} and (own & others or (allowed and not own & allowed)):
+            return False
+    return True
 
 
 def _outside(nodes: frozenset[str], rest: frozenset[str]) -> Condition:
@@ -317,7 +332,9 @@ def _choices(job: SlurmJob, context: Context, several: bool, book: Bookkeeping) 
     """
     allowed = allowed_nodes(job, context)
     if not allowed.nodes:
-        raise LeftOutError("may use no node of the dump")
+        later = job.features and context.nodes.after_reboot(job.features)
+        until = ", as none has the features that it asks for until it reboots" if later else ""
+        raise LeftOutError(f"may use no node of the dump{until}")
     name = f"component-{job.het_job_offset or 0}" if several else "tasks"
     named = frozenset(job.named_nodes)
     if not named <= set(context.nodes.by_name):
@@ -482,7 +499,7 @@ def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: 
             if node is None:
                 raise LeftOutError("runs on a node that is not in the dump")
             used = occupied.gpus[part.name] + taken[part.name]
-            cpus = part.cores * (node.threads or 1) if part.cpus is None else part.cpus
+            cpus = part.cores * node.per_core if part.cpus is None else part.cpus
             whole = _indices(gres, node.gres.total, used)
             taken[part.name].update(dict.fromkeys(whole, WHOLE_GPU))
             typed = {m: gres.gpus[m] for m in sorted(nodes.counted & gres.models)}

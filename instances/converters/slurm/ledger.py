@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
-from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule, caveats_of_all
+from placewright.instances.converters.ledger import (
+    OTHERWISE,
+    Ledger,
+    Rule,
+    Told,
+    Use,
+    caveats_of_all,
+    expanded,
+)
 from placewright.instances.converters.slurm.limits import Limits
 from placewright.instances.converters.slurm.records import (
     Part,
@@ -20,9 +28,41 @@ from placewright.instances.converters.slurm.records import (
 from placewright.instances.converters.slurm.texts import rows
 from placewright.instances.documents.caveats import Caveat, annotation_of
 
+ALONE = ("EXCLUSIVE", "YES", "NODE", "TRUE")
+"""Words by which a partition gives each job its nodes alone."""
+
 _SOCKETS = Rule("sockets", "how tasks lie on sockets, boards, cores and threads is not read")
 _SPECIAL_CORES = Rule("special-cores", "cores kept for the system at the job's wish are not read")
 _FEDERATION = Rule("federation", "sibling clusters are not read", hard=False)
+_BINDING = Rule("gres-flags", "how its GPUs and cores are bound (--gres-flags) is not read")
+_SEGMENTS = Rule("segments", "how its segments may lie in blocks is not read")
+_NEW_FLAG = Rule("job-flags", "a flag of it that is not known is not read", hard=False)
+_JOB_FLAGS: Told = {
+    **dict.fromkeys(("EXACT_TASK_COUNT_REQUESTED", "JOB_IMPLICIT_MAX_NODES"), Use.READ),
+    **dict.fromkeys(
+        expanded(
+            """ACCRUE_COUNT_CLEARED BACKFILL_ATTEMPTED BACKFILL_LAST BACKFILL_SCHED BACKFILL_TEST
+            CRON_JOB DEPENDENT EXACT_CPU_COUNT_REQUESTED EXACT_MEMORY_REQUESTED
+            EXPEDITED_REQUEUE EXTERNAL_JOB GRES_ALLOW_TASK_SHARING
+            GRES_BINDING_DISABLED GRES_DISABLE_BIND GRES_MULT_TASKS_PER_SHARING
+            HAS_STATE_DIRECTORY HETEROGENEOUS_JOB HET_JOB JOB_ACCRUE_OVER
+            JOB_ACCRUE_TIME_RESET JOB_CPUS_SET JOB_KILL_HURRY JOB_MEM_SET
+            JOB_MIGRATE_HURRY JOB_NTASKS_SET JOB_WAS_RUNNING KILL_INVALID_DEPENDENCY
+            KILL_INV_DEP MAGNETIC NO_KILL_INVALID_DEPENDENCY NO_KILL_INV_DEP
+            PARTITION_ASSIGNED PREFER_MINIMUM_NODE_COUNT SCHEDULING_ATTEMPTED
+            SEND_JOB_ENVIRONMENT SEND_ENV SIB_JOB_FLUSH SIBLING_CLUSTER_UPDATE_ONLY
+            SKIP_TRES_STRING_ACCOUNTING STEPMGR_ENABLED TESTING_BACKFILL
+            TESTING_WHOLE_NODE_BACKFILL TEST_NOW_ONLY TOP_PRIO TOP_PRIORITY_JOB
+            TRES_STR_CALC USE_MIN_NODES USING_DEFAULT_ACCOUNT
+            USING_DEFAULT_PARTITION USING_DEFAULT_QOS USING_DEFAULT_WCKEY"""
+        )
+    ),
+    "SPREAD_JOB": Rule("spread-job", "that it spreads over its nodes (--spread-job) is not read"),
+    **dict.fromkeys(("GRES_BINDING_ENFORCED", "GRES_ENFORCE_BIND"), _BINDING),
+    **dict.fromkeys(("GRES_ONE_TASK_PER_SHARING", "GRES_ONE_TASK_PER_SHARING_MODIFIED"), _BINDING),
+    **dict.fromkeys(("CONSOLIDATE_SEGMENTS", "SPREAD_SEGMENTS"), _SEGMENTS),
+    OTHERWISE: _NEW_FLAG,
+}
 _LIMITS = Rule("limits", "limits of accounts on what a round does not count are not read")
 _QOS_LIMITS = Rule("qos-limits", "limits of its QOS on what a round does not count are not read")
 _OF_PARTITIONS = dict.fromkeys(
@@ -38,8 +78,8 @@ _NO_VALUE_THREADS = "32766"
 
 JOB = Ledger(
     "jobs",
-    fields_of(SlurmJob, "unreadable", "all_memory"),
-    """accrue_time allocating_node array_max_tasks association_id batch_flag
+    fields_of(SlurmJob, "unreadable", "all_memory", "flags"),
+    """accrue_time allocating_node association_id batch_flag
     batch_host
     billable_tres burst_buffer_state command comment container container_id container_type
     cpu_frequency_governor cpu_frequency_maximum cpu_frequency_minimum cpus_per_task cron
@@ -60,6 +100,7 @@ JOB = Ledger(
         "deadline": Rule("deadline", "its deadline (--deadline) is not read"),
         "federation_siblings_active": _FEDERATION,
         "federation_siblings_viable": _FEDERATION,
+        "flags": _JOB_FLAGS,
         "max_cpus": Rule("max-cpus", "the most CPUs that it takes are not read", hard=False),
         "maximum_switch_wait_time": Rule(
             "switch-wait", "how long it waits for few switches is not read", hard=False
@@ -88,12 +129,12 @@ JOB = Ledger(
 NODE = Ledger(
     "nodes",
     fields_of(SlurmNode),
-    """address alloc_cpus alloc_idle_cpus alloc_memory architecture boards boot_time
-    burstbuffer_network_address cert_flags cluster_name comment cores cpu_binding cpu_load energy
-    external_sensors extra features free_mem free_memory hostname idle_cpus instance_id
+    """address alloc_idle_cpus architecture boards boot_time
+    burstbuffer_network_address cert_flags cluster_name comment cpu_binding cpu_load energy
+    external_sensors extra free_mem free_memory hostname idle_cpus instance_id
     instance_type last_busy next_state_after_reboot next_state_after_reboot_flags operating_system
     port power reason reason_changed_at reason_set_by_user reservation resume_after
-    slurmd_start_time slurmd_version sockets specialized_cores specialized_cpus suspend_time
+    slurmd_start_time slurmd_version specialized_cpus suspend_time
     temporary_disk tls_cert_last_renewal topology tres tres_used tres_weighted version weight""",
     {
         "gpu_spec": Rule("cores-of-gpus", "cores that are for GPUs alone are not read"),
@@ -116,10 +157,11 @@ _RESERVATION_FLAGS = {
 
 RESERVATION = Ledger(
     "reservations",
-    fields_of(SlurmReservation, "flags") + " ReservationName Nodes StartTime EndTime CoreCnt TRES",
-    """accounts core_specializations features groups max_start_delay node_count partition
-    purge_completed users watts Accounts CoreIDs Duration Features Groups MaxStartDelay NodeCnt
-    NodeName PartitionName State Users Watts""",
+    fields_of(SlurmReservation, "flags")
+    + " ReservationName Nodes StartTime EndTime CoreCnt TRES Users Accounts Groups",
+    """core_specializations features max_start_delay node_count partition
+    purge_completed watts CoreIDs Duration Features MaxStartDelay NodeCnt
+    NodeName PartitionName State Watts""",
     {
         **dict.fromkeys(("flags", "Flags"), _RESERVATION_FLAGS),
         "burst_buffer": Rule("reserved-buffers", "reserved burst buffers are not read", hard=False),
@@ -128,16 +170,24 @@ RESERVATION = Ledger(
     },
 )
 
+_TRES = dict.fromkeys(("cpu", "mem", "node", "gres/gpu"), Use.READ)
+"""What limits of TRES are read of, beside those that are told."""
+
 ASSOCIATION = Ledger(
     "associations",
     """account cluster user partition parent_account max.jobs.active max.jobs.per.count
-    max.tres.total max.tres.per.job max.tres.per.node max.tres.minutes.per.job
-    max.jobs.per.wall_clock Account User Cluster
-    Partition ParentName GrpTRES GrpJobs MaxJobs MaxTRES MaxTRESMins MaxTRESPerNode MaxWall""",
+    max.jobs.per.wall_clock Account User Cluster Partition ParentName GrpJobs MaxJobs MaxWall""",
     """accounting comment default flags id is_default lineage max.jobs.(accruing total)
     max.jobs.per.(accruing submitted) min priority qos shares_raw usage Share
     Priority GrpSubmit MaxSubmit QOS DefQOS""",
     {
+        **dict.fromkeys(
+            expanded(
+                """max.tres.(total per.job per.node minutes.per.job) GrpTRES MaxTRES MaxTRESMins
+                MaxTRESPerNode"""
+            ),
+            _TRES | {OTHERWISE: _LIMITS},
+        ),
         "max.per": _LIMITS,
         "max.tres.group": _LIMITS,
         "max.tres.minutes.total": _LIMITS,
@@ -157,15 +207,21 @@ _OWNERS = ("qos", "account", "user")
 QOS = Ledger(
     "qos",
     """name preempt.(list exempt_time mode) limits.max.active_jobs.count
-    limits.max.jobs.active_jobs.per.(account user) limits.max.tres.total
-    limits.max.tres.per.(user account job node) limits.max.wall_clock.per.job
-    limits.max.tres.minutes.per.job limits.min.tres.per.job limits.grace_time priority Name
-    Priority Preempt PreemptMode PreemptExemptTime GraceTime GrpTRES GrpJobs MaxTRESPU
-    MaxJobsPU MaxTRESPA MaxJobsPA MaxTRES MaxTRESMins MaxTRESPerNode MaxWall MinTRES""",
+    limits.max.jobs.active_jobs.per.(account user) limits.max.wall_clock.per.job
+    limits.grace_time priority Name Priority Preempt PreemptMode PreemptExemptTime GraceTime GrpJobs
+    MaxJobsPU MaxJobsPA MaxWall""",
     """description id limits.max.accruing limits.max.active_jobs.accruing
     limits.max.jobs.count limits.max.jobs.per limits.min.priority_threshold usage_factor
     UsageFactor GrpSubmit MaxSubmitPU MaxSubmitPA""",
     {
+        **dict.fromkeys(
+            expanded(
+                """limits.max.tres.(total minutes.per.job) limits.max.tres.per.(user account job
+                node) limits.min.tres.per.job GrpTRES MaxTRESPU MaxTRESPA MaxTRES MaxTRESMins
+                MaxTRESPerNode MinTRES"""
+            ),
+            _TRES | {OTHERWISE: _QOS_LIMITS},
+        ),
         "flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
         **dict.fromkeys(
             (f"limits.max.tres.minutes.{at}" for at in ("total", *map("per.{}".format, _OWNERS))),
@@ -191,21 +247,41 @@ _MOST_CPUS = Rule("partition-cpus", "the most CPUs and memory of a partition's j
 _LEAST_LOADED = Rule("least-loaded", "that a partition prefers idle nodes is not read", hard=False)
 _ONLY_RESERVED = Rule("needs-reservation", "that a partition wants a reservation is not read")
 _UNLIMITED = {"UNLIMITED": None, "0": None, "-1": None, OTHERWISE: _MOST_CPUS}
-_SHARED_WITH = {"NO": None, "EXCLUSIVE": None, "USER": _ALONE, "MCS": _ALONE, "TOPO": _ALONE}
+_ALONE_WITH: Told = {
+    **dict.fromkeys(ALONE, Use.READ),
+    **dict.fromkeys(("NO", "False")),
+    OTHERWISE: _ALONE,
+}
+_SHARED_CORES = Rule(
+    "shared-cores",
+    "that jobs of a partition may share cores (OverSubscribe) is not read",
+    hard=False,
+)
+_SHARED_BY: Told = {
+    **dict.fromkeys(ALONE, Use.READ),
+    **dict.fromkeys(("NO", "FORCE:1", "YES:1", "0", "1", "32769")),
+    OTHERWISE: _SHARED_CORES,
+}
+_WHOLE_SOCKETS = Rule("whole-sockets", "that a partition allocates whole sockets is not read")
+_BY_CORE: Told = {
+    **dict.fromkeys(("NONE", "none", "CR_CORE", "CR_CORE_MEMORY", "CR_CPU", "CR_CPU_MEMORY")),
+    **dict.fromkeys(("CORE", "CPU", "MEMORY", "CR_Core", "CR_Core_Memory", "CR_CPU_Memory")),
+    OTHERWISE: _WHOLE_SOCKETS,
+}
 
 PARTITION = Ledger(
     "partitions",
-    """name maximums.time maximums.nodes maximums.shares minimums.nodes partition.state qos.assigned
+    """name maximums.time maximums.nodes minimums.nodes partition.state qos.assigned
     qos.allowed qos.deny priority preempt_mode grace_time accounts max_time_limit
     maximum_nodes_per_job state priority_tier priority_job_factor preemption_grace_time
     allowed_accounts denied_accounts allowed_qos denied_qos PartitionName MaxTime MaxNodes
     MinNodes State QoS AllowQos DenyQos
     PriorityTier PriorityJobFactor PreemptMode GraceTime AllowAccounts DenyAccounts""",
-    """nodes.configured nodes.total alternate tres cluster select_type cpus defaults node_sets
-    timeouts topology suspend_time maximums.over_time_limit maximums.oversubscribe
+    """nodes.configured nodes.total alternate tres cluster cpus defaults node_sets
+    timeouts topology suspend_time maximums.over_time_limit maximums.oversubscribe.flags
     preemption_mode alternative billing_weights default_memory_per_cpu default_memory_per_node
     default_time_limit over_time_limit total_cpus total_nodes Default DefaultTime DisableRootJobs
-    Hidden Nodes OverTimeLimit TotalCPUs TotalNodes SelectTypeParameters JobDefaults DefMemPerCPU
+    Hidden Nodes OverTimeLimit TotalCPUs TotalNodes JobDefaults DefMemPerCPU
     DefMemPerNode TRES TRESBillingWeights Alternate ResumeTimeout SuspendTime SuspendTimeout
     NodeSets Topology""",
     {
@@ -214,18 +290,22 @@ PARTITION = Ledger(
             **dict.fromkeys(("DEFAULT", "default")),
             OTHERWISE: Rule("partition-flags", "flags of its partition are not read"),
         },
-        "partition.exclusive": _SHARED_WITH,
-        "partition.oversubscribe": _SHARED_WITH,
+        "partition.exclusive": _ALONE_WITH,
+        **dict.fromkeys(
+            ["partition.oversubscribe", "maximums.oversubscribe.jobs", "maximums.shares"],
+            _SHARED_BY,
+        ),
+        **dict.fromkeys(("select_type", "SelectTypeParameters"), _BY_CORE),
         "groups.allowed": _GROUPS,
         "nodes.allowed_allocation": _GROUPS,
         "allowed_groups": _GROUPS,
         "allowed_allocation_nodes": _GROUPS,
         "AllowGroups": {"ALL": None, OTHERWISE: _GROUPS},
         "AllocNodes": {"ALL": None, OTHERWISE: _GROUPS},
-        "Exclusive": _SHARED_WITH,
+        "Exclusive": _ALONE_WITH,
         "ExclusiveUser": {"NO": None, OTHERWISE: _ALONE},
         "ExclusiveTopo": {"NO": None, OTHERWISE: _ALONE},
-        "OverSubscribe": _SHARED_WITH,
+        "OverSubscribe": _SHARED_BY,
         "LLN": {"NO": None, OTHERWISE: _LEAST_LOADED},
         "RootOnly": {"NO": None, OTHERWISE: _GROUPS},
         "ReqResv": {"NO": None, OTHERWISE: _ONLY_RESERVED},
@@ -269,6 +349,7 @@ LEDGERS = {
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "jobs": ("job_id",),
     "nodes": ("name",),
+    "reservations": ("name", "ReservationName"),
     "associations": ("account", "user", "Account", "User"),
     "qos": ("name", "Name"),
     "partitions": ("name", "PartitionName"),

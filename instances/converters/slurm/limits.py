@@ -311,6 +311,10 @@ class Limits:
             if (limit := self.job_of_association.get(owner)) is not None:
                 yield f"account {owner[0]}" + (f" user {user}" if owner[1] else ""), limit
 
+    def not_enforced(self) -> Limits:
+        """Return what else accounts and QOS say, where no job waits for their limits."""
+        return Limits(parents=self.parents, ranks=self.ranks, of_qos=self.of_qos)
+
     def tenant(self, account: str) -> str:
         """Return the nearest account at or above this one that has a limit of GPUs, else itself."""
         return next((one for one in self.path(account) if one in self.gpus), account)

@@ -245,11 +245,13 @@ AWAY = frozenset(
         "POWER_DOWN",
         "POWER_DRAIN",
         "REBOOT_ISSUED",
-        "REBOOT_REQUESTED",
         "UNKNOWN",
     }
 )
 """States in which Slurm starts nothing on a node; PLANNED, RESERVED, POWERED_DOWN are others."""
+
+REBOOTS = frozenset({"IDLE", "REBOOT_REQUESTED"})
+"""States of a node that boots now; one that runs jobs takes others until then."""
 
 NODE = "node"
 WHOLE_NODE = 1000
@@ -270,13 +272,22 @@ _SLICE = re.compile(r"(?:^|_)[0-9]+g\.[0-9]+gb")
 
 
 class Room(NamedTuple):
-    """The most GPUs, and CPUs, that one of some nodes has; the GPU models, GRES and MiB of all."""
+    """The most GPUs, and CPUs, that one of some nodes has; the GPU models, GRES and MiB of all.
+
+    `per_core`: CPUs of a core, of all.
+    """
 
     gpus: int
     cpus: int
     models: frozenset[str]
     parts: frozenset[tuple[str, int]]
     memory: frozenset[int] = frozenset()
+    per_core: frozenset[int] = frozenset({1})
+
+    def whole_cores(self, cpus: int) -> int:
+        """Return the CPUs that a job gets of a node that asks for some: those of whole cores."""
+        each = min(self.per_core)
+        return -(-cpus // each) * each
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +321,7 @@ class Nodes:
                 frozenset(model for node in nodes if (model := gpu_model(node)) is not None),
                 frozenset((p, parts_per_gpu(n, p)) for n in nodes for p in n.gres.parts),
                 frozenset(map(_memory, nodes)),
+                frozenset(node.per_core for node in nodes),
             )
         return self._rooms[names]
 
@@ -332,6 +344,10 @@ class Nodes:
         counted = self.counted
         resources = {of_model(model): asked[model] for model in sorted(named) if model in counted}
         return {"gpu_models": tuple(sorted(able)), "resources": resources}
+
+    def after_reboot(self, text: str) -> bool:
+        """Whether some node would match a constraint by features that it may boot with."""
+        return any(matches(text, node.features) for node in self.by_name.values())
 
     def of_features(self, text: str) -> frozenset[str] | None:
         """Return the nodes that match a constraint, None if it cannot be read."""
@@ -407,6 +423,7 @@ def hosts(
     alone: Mapping[str, int] | None,
     resources: Mapping[str, Mapping[str, int]],
     in_use: Collection[str],
+    unlisted: Mapping[str, tuple[int, int]],
     caveats: Caveats,
     links: Mapping[str, str],
 ) -> tuple[HostEntry, ...]:
@@ -416,7 +433,8 @@ def hosts(
     jobs hold of each host: a host has at least those. `alone`: if some job has its nodes alone, so
     that hosts have the resource `node`: what running jobs hold of it. More than all of it is held
     where a dump contradicts itself. `resources`: what running jobs hold of other resources of each
-    host. `in_use`: hosts with `unlisted_gpus`, which nobody can have alone. `caveats`: which of
+    host. `in_use`: hosts with `unlisted_gpus`, which nobody can have alone. `unlisted`: from
+    `unlisted_amounts`. `caveats`: which of
     them the annotations have. `links`: names of their link matrices.
     """
     return tuple(
@@ -426,18 +444,19 @@ def hosts(
             gpus=node.gres.total,
             gpu_model=gpu_model(node),
             gpu_links=links.get(name),
-            cpu=f"{max(_cpus(node) * 1000, held.get(name, (0, 0))[0])}m",
-            memory=f"{max(_memory(node), held.get(name, (0, 0))[1])}Mi",
+            cpu=f"{max(_cpus(node) * 1000 - beside[0], mine[0])}m",
+            memory=f"{max(_memory(node) - beside[1], mine[1])}Mi",
             resources=(
                 {}
                 if alone is None
-                else {NODE: max(WHOLE_NODE - (name in in_use), alone.get(name, 0))}
+                else {NODE: max(WHOLE_NODE - (name in in_use or any(beside)), alone.get(name, 0))}
             )
             | _resources(node, nodes.counted, resources.get(name, {})),
-            healthy=not node.states & AWAY,
+            healthy=not (node.states & AWAY or node.states >= REBOOTS),
             annotations=caveats.of_node(name),
         )
         for name, node in sorted(nodes.by_name.items())
+        for mine, beside in [(held.get(name, (0, 0)), unlisted.get(name, (0, 0)))]
     )
 
 
@@ -466,6 +485,19 @@ def unlisted_gpus(
     return found
 
 
+def unlisted_amounts(
+    nodes: Nodes, held: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """Return the millicores and MiB by host that Slurm has in use, and no job of the dump holds."""
+    found = {}
+    for name, node in sorted(nodes.by_name.items()):
+        cpu, memory = held.get(name, (0, 0))
+        more = (node.alloc_cpus or 0) * 1000 - cpu, (node.alloc_memory or 0) - memory
+        if max(more) > 0:
+            found[name] = max(0, more[0]), max(0, more[1])
+    return found
+
+
 def over_full(nodes: Nodes, held: Mapping[str, tuple[int, int]]) -> list[str]:
     """Return the hosts of which running jobs hold more cores or memory than there are."""
     return [
@@ -476,7 +508,9 @@ def over_full(nodes: Nodes, held: Mapping[str, tuple[int, int]]) -> list[str]:
 
 
 def _cpus(node: SlurmNode) -> int:
-    return min(node.effective_cpus or node.cpus or 0, MAX_AMOUNT // 1000)
+    special = (node.specialized_cores or 0) * node.per_core
+    cpus = node.effective_cpus or max(0, (node.cpus or 0) - special)
+    return min(cpus, MAX_AMOUNT // 1000)
 
 
 def _memory(node: SlurmNode) -> int:
@@ -493,6 +527,8 @@ def as_ranges(hosts: frozenset[str]) -> tuple[str, ...]:
 
 PART = "that a part of its nodes alone is reserved: all of them are kept for it"
 RESERVED_PART = Rule("reserved-part", "that a part of it alone is reserved is not read", hard=False)
+FOR_WHOM = "for whom it is reserved, as the dump has no reservations"
+RESERVED = Rule("reserved-for", "for whom it is reserved is not read")
 _NO_TIME = ("", "(null)", "Unknown", "None", "N/A")
 
 
@@ -528,6 +564,11 @@ def _of_row(row: dict[str, str], index: int, file: str) -> SlurmReservation:
                 "start_time": _moment(row.get("StartTime", ""), file, index, "StartTime"),
                 "end_time": _moment(row.get("EndTime", ""), file, index, "EndTime"),
                 "flags": row.get("Flags"),
+                **{
+                    name.lower(): row[name]
+                    for name in ("Users", "Accounts", "Groups")
+                    if row.get(name, "(null)") != "(null)"
+                },
                 "core_count": small_number(row.get("CoreCnt", "")),
                 "tres": row.get("TRES"),
             },
@@ -575,6 +616,20 @@ def tell_part(reservation: SlurmReservation, caveats: Caveats, book: Bookkeeping
     book.cannot_say(PART, reservation.name)
     for name in reservation.node_list:
         caveats.add(name, RESERVED_PART.caveat())
+
+
+def tell_flags(reservation: SlurmReservation, caveats: Caveats) -> None:
+    """Tell of its nodes what is not read of a reservation."""
+    for caveat in caveats.of.get("reservations", {}).get((reservation.name,), ()):
+        for name in reservation.node_list:
+            caveats.add(name, caveat)
+
+
+def tell_reserved(name: str, node: SlurmNode, caveats: Caveats, book: Bookkeeping) -> None:
+    """Tell of a node that is reserved, in a dump without reservations."""
+    if "RESERVED" in node.states:
+        book.cannot_say(FOR_WHOM, name)
+        caveats.add(name, RESERVED.caveat())
 
 
 def overlapping(

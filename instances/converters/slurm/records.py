@@ -17,6 +17,7 @@ from placewright.instances.converters.slurm.gres_links import gres_text
 from placewright.instances.converters.slurm.texts import (
     Gres,
     HostLists,
+    Minutes,
     Number,
     Record,
     Text,
@@ -62,8 +63,9 @@ OLDEST = "22.05"
 
 _STRUCTURED = (".json", ".yaml", ".yml")
 _SUFFIXES = ("", ".txt", ".conf", *_STRUCTURED)
+_JOBS = "`squeue --json --states=all`"
 _NODES = "`scontrol show node --json` (Slurm 22.05: `sinfo --json`)"
-_READ = "squeue --json, scontrol show node --json, scontrol show topology"
+_READ = "squeue --json --states=all, scontrol show node --json, scontrol show topology"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             raise InvalidInputError(
                 f"expected what one of these prints: {_READ}", file=path, show_value=False
             )
-    for part, command in (("jobs", "`squeue --json`"), ("nodes", _NODES)):
+    for part, command in (("jobs", _JOBS), ("nodes", _NODES)):
         if part not in found.parts:
             raise InvalidInputError(
                 f"has no {part}; expected also a file that {command} prints",
@@ -349,7 +351,7 @@ class SlurmJob(Record):
     eligible_time: Number = None
     start_time: Number = None
     last_sched_evaluation: Number = None
-    time_limit: Number = None
+    time_limit: Minutes = None
     node_count: Number = None
     max_nodes: Number = None
     tasks: Number = None
@@ -386,6 +388,7 @@ class SlurmJob(Record):
     array_job_id: Number = None
     array_task_id: Number = None
     array_task_string: Text = ""
+    array_max_tasks: Number = None
     title: Text = Field(default="", validation_alias="name")
     unreadable: Text = ""
     all_memory: Truth = False
@@ -509,10 +512,22 @@ class SlurmNode(Record):
     cpus: Number = None
     effective_cpus: Number = None
     threads: Number = None
+    sockets: Number = None
+    cores: Number = None
+    specialized_cores: Number = None
+    alloc_cpus: Number = None
+    alloc_memory: Number = None
+    features: Words = ()
     real_memory: Number = None
     specialized_memory: Number = None
     gres: GresText = _NO_GRES_FIELD
     gres_used: GresText = _NO_GRES_FIELD
+
+    @property
+    def per_core(self) -> int:
+        """CPUs of a core, which jobs get together: 1 where Slurm is told of cores as CPUs."""
+        threads, cores = max(1, self.threads or 1), (self.sockets or 0) * (self.cores or 0)
+        return max(1, min(threads, (self.cpus or 0) // cores)) if cores else threads
 
     @property
     def states(self) -> frozenset[str]:
@@ -527,6 +542,9 @@ class SlurmReservation(Record):
     node_list: Hosts = ()
     start_time: Number = None
     end_time: Number = None
+    users: Words = ()
+    accounts: Words = ()
+    groups: Text = ""
     flags: Words = ()
     core_count: Number = None
     tres: Annotated[Tres, BeforeValidator(_tres)] = Tres()

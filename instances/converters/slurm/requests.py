@@ -23,10 +23,12 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AliasChoices, BeforeValidator, Field
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
+from placewright.instances.converters.slurm.ledger import ALONE
 from placewright.instances.converters.slurm.limits import NONE, Limit, Limits
 from placewright.instances.converters.slurm.nodes import Room
 from placewright.instances.converters.slurm.records import Part, SlurmJob, read_list
 from placewright.instances.converters.slurm.texts import (
+    UNLIMITED,
     Number,
     Record,
     Text,
@@ -51,7 +53,8 @@ MAX_MORE = 3
 DIVIDED = "how its CPUs and memory divide among its nodes, which Slurm decides: shares are a guess"
 FEWEST = f"more than {MAX_MORE} nodes beyond the fewest that have what it asks for"
 LONG = f"ranges of more than {MAX_OPTIONS} numbers of nodes, of which some are options"
-ALONE = "how its GPUs divide among nodes that it has alone: equal numbers are a guess"
+WHOLE = "how its GPUs divide among nodes that it has alone: equal numbers are a guess"
+THREADS = "how many CPUs a core of its nodes has, which differ: the fewest are a guess"
 
 
 class Shape(NamedTuple):
@@ -119,13 +122,16 @@ def asked_of(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
             return _per_node(job, _times(gpus, job.tasks_per_node), room, nodes)
         if job.exclusive:
             return _alone(job, _times(gpus, tasks), room, nodes)
-        cpu, memory = _total(job, least, gpus.total() * tasks)
-        return _on_some(nodes, [Shape(tasks, gpus, _share(cpu, tasks), _share(memory, tasks))])
+        cpu, memory = (_share(all_, tasks) for all_ in _total(job, least, gpus.total() * tasks))
+        guess = tasks > 1 and (_is_part(cpu, room) or _is_wide(job))
+        asked = _on_some(nodes, [Shape(tasks, gpus, cpu, memory)])
+        return asked._replace(guesses=(DIVIDED,) if guess else ())
     gpus = _per_job(job)
     if not gpus:
         return _per_node(job, gpus, room, nodes)
     if nodes.most == 1:
-        return Asked([(Shape(1, gpus, *_total(job, 1, gpus.total()), most=1),)])
+        cpu, memory = _total(job, 1, gpus.total())
+        return Asked([(Shape(1, gpus, room.whole_cores(cpu // 1000) * 1000, memory, most=1),)])
     if job.exclusive:
         return _alone(job, gpus, room, nodes)
     number = gpus.total()
@@ -133,6 +139,7 @@ def asked_of(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
     shapes = [Shape(count, {model: 1}, cpu, memory) for model, count in sorted(gpus.items())]
     every = job.cpus_per_tres.total and job.memory_per_tres.total
     guess = number > 1 and not every and not job.tasks_per_tres
+    guess = guess or (number > 1 and (_is_part(cpu, room) or _is_wide(job)))
     return _on_some(nodes, shapes)._replace(guesses=(DIVIDED,) * guess)
 
 
@@ -142,6 +149,18 @@ def _per_job(job: SlurmJob) -> Counter[str]:
         return gpus
     each = job.tasks_per_tres or 0
     return Counter({"": _share(job.tasks or 1, each)}) if each else Counter()
+
+
+def _is_part(millicores: int, room: Room) -> bool:
+    """Whether tasks of a node that ask so many CPUs each may have less together than they get."""
+    return any(millicores % (1000 * each) for each in room.per_core)
+
+
+def _is_wide(job: SlurmJob) -> bool:
+    """Whether a job asks for more of each node than its tasks there need (--mincpus, --mem)."""
+    cpus, tasks = max(job.tres_req_str.cpus, job.cpus or 0), max(1, job.tasks or 1)
+    memory = job.memory_per_node and not job.memory_per_tres.total
+    return bool(memory) or (job.minimum_cpus_per_node or 0) > max(1, cpus // tasks)
 
 
 def _on_some(nodes: Counts, shapes: Iterable[Shape]) -> Asked:
@@ -174,17 +193,18 @@ def _per_node(job: SlurmJob, gpus: Mapping[str, int], room: Room, nodes: Counts)
         numbers = [numbers[i * last // (MAX_OPTIONS - 1)] for i in range(MAX_OPTIONS)]
         guesses.append(LONG)
     guesses += [DIVIDED] * (not per_node and 1 < numbers[-1] < tasks)
+    guesses += [THREADS] * (len(room.per_core) > 1)
     return Asked(
-        [(_node(job, n, gpus),) for n in numbers], tuple(guesses), not job.names_most_nodes
+        [(_node(job, n, gpus, room),) for n in numbers], tuple(guesses), not job.names_most_nodes
     )
 
 
-def _node(job: SlurmJob, nodes: int, gpus: Mapping[str, int]) -> Shape:
-    """Return the shape of a number of nodes with equal GPUs, CPUs and memory."""
+def _node(job: SlurmJob, nodes: int, gpus: Mapping[str, int], room: Room) -> Shape:
+    """Return the shape of a number of nodes with equal GPUs, CPUs of whole cores, and memory."""
     number = sum(gpus.values())
     all_cpus = max(job.tres_req_str.cpus, job.cpus or 0)  # of a range Slurm may count one node
     fixed = max(job.minimum_cpus_per_node or 0, job.cpus_per_tres.total * number)
-    cpus = max(_share(all_cpus, nodes), fixed)
+    cpus = room.whole_cores(max(_share(all_cpus, nodes), fixed))
     per_gpu, per_node = job.memory_per_tres.total * number, job.memory_per_node or 0
     memory = per_gpu or max(per_node, (job.memory_per_cpu or 0) * cpus)
     if not memory:
@@ -202,8 +222,8 @@ def _alone(job: SlurmJob, gpus: Counter[str], room: Room, nodes: Counts) -> Aske
     if len(gpus) > 1:
         raise LeftOutError("asks for several GPU models, on nodes that it has alone")
     model = next(iter(gpus))
-    made = [(_node(job, n, {model: _share(number, n)}),) for n in numbers]
-    return Asked(made, (ALONE,) if number > 1 else (), alike=True)
+    made = [(_node(job, n, {model: _share(number, n)}, room),) for n in numbers]
+    return Asked(made, (WHOLE,) if number > 1 else (), alike=True)
 
 
 def _parts(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
@@ -251,6 +271,9 @@ def names_of(shapes: Sequence[Shape], name: str) -> Iterator[tuple[str, Shape]]:
 
 # Partitions of Slurm: which jobs each of them takes, and how its jobs are scheduled.
 
+OPEN = frozenset({"UP", "DRAIN"})
+"""States of a partition that starts jobs; one that drains takes no new ones."""
+
 _NONE = frozenset({"ALL", "N/A", "(null)", "NONE", "UNLIMITED", "INFINITE"})
 
 
@@ -286,6 +309,7 @@ class Partition(Record):
     tier: Number = _of("priority.tier", "priority_tier", "PriorityTier", default=1)
     job_factor: Number = _of("priority.job_factor", "priority_job_factor", "PriorityJobFactor")
     shares: Number = _of("maximums.shares")
+    exclusive: Text = _of("partition.exclusive", "Exclusive", default="")
     preempt_mode: Words = _of("preempt_mode", "PreemptMode", default=())
     grace_s: Number = _of("grace_time", "preemption_grace_time", "GraceTime")
     accounts: Words = _of("accounts.allowed", "allowed_accounts", "AllowAccounts", default=())
@@ -293,18 +317,23 @@ class Partition(Record):
     allowed_qos: Words = _of("qos.allowed", "allowed_qos", "AllowQos", default=())
     denied_qos: Words = _of("qos.deny", "denied_qos", "DenyQos", default=())
 
+    @property
+    def alone(self) -> bool:
+        """Whether it gives each job its nodes alone; where it says so in a word, that holds."""
+        return self.exclusive.upper() in ALONE if self.exclusive else self.shares == 0
+
     def refusal(self, job: SlurmJob, limits: Limits) -> str:
         """Return why a pending job does not start in it, "" if nothing is known that forbids it."""
         flags = limits.flags(job.qos)
         minutes, least, most = job.time_limit, job.least_nodes, job.most_nodes
-        account = job.account or ""
+        account, asks_for = job.account or "", shown(minutes or 0)
         for broken, text in (
-            (self.state and "UP" not in {s.upper() for s in self.state}, "is not up"),
+            (self.state and not OPEN & {s.upper() for s in self.state}, "is not up"),
             (
                 self.max_minutes is not None
                 and (minutes or 0) > self.max_minutes
                 and "PARTITIONTIMELIMIT" not in flags,
-                f"allows {self.max_minutes} minutes (MaxTime), the job asks {minutes}",
+                f"allows {shown(self.max_minutes or 0)} minutes (MaxTime), the job asks {asks_for}",
             ),
             (
                 self.max_nodes is not None
@@ -418,9 +447,12 @@ def _values(entry: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 # Whether a job of Slurm runs, may start, or waits for something that a round does not decide.
 
-RUNS = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "RESIZING", "SIGNALING"})
+RUNS = frozenset(
+    {"RUNNING", "SUSPENDED", "CONFIGURING", "POWER_UP_NODE", "STOPPED", "RESIZING", "SIGNALING"}
+)
 ENDING = frozenset({"COMPLETING", "STAGE_OUT"})
 HELD = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "JobHeld"})
+HOLDS = frozenset({"REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 BY_USER = frozenset({"JobHeldUser", "JobHeld"})
 """Also what a job is that is held as it is submitted, or as it is requeued."""
 
@@ -445,9 +477,14 @@ NEVER = frozenset(
     {
         "AccountNotAllowed",
         "BadConstraints",
+        "BurstBufferOperation",
+        "BurstBufferResources",
+        "BurstBufferStageIn",
+        "FedJobLock",
         "InactiveLimit",
         "InvalidAccount",
         "InvalidQOS",
+        "MaxMemPerLimit",
         "PartitionDown",
         "PartitionInactive",
         "PartitionNodeLimit",
@@ -456,6 +493,7 @@ NEVER = frozenset(
         "QOSNotAllowed",
         "Reservation",
         "ReservationDeleted",
+        "ReservationInvalid",
         "TimeLimit",
     }
 )
@@ -467,10 +505,15 @@ def runs(job: SlurmJob) -> bool:
 
 
 def held(job: SlurmJob) -> bool:
-    """Whether its user or an administrator holds a pending job, and not Placewright."""
-    if job.state_reason in BY_USER and job.admin_comment.startswith(slurm_marks.HELD):
+    """Whether its user or an administrator holds a pending job, and not Placewright.
+
+    Slurm holds one for a reason of its own, such as a failed launch, by a priority of 0 alone.
+    """
+    ours = job.admin_comment.startswith(slurm_marks.HELD)
+    if job.state_reason in BY_USER and ours:
         return False
-    return job.hold or job.state_reason in HELD
+    by_slurm = bool(job.states & HOLDS) or job.priority == 0
+    return job.hold or job.state_reason in HELD or (by_slurm and not ours)
 
 
 def not_before(job: SlurmJob, now: int) -> int | None:
@@ -481,8 +524,10 @@ def not_before(job: SlurmJob, now: int) -> int | None:
 
 def depends(job: SlurmJob) -> bool:
     """Whether a pending job waits for others: a hold hides the reason, and not what it names."""
-    left = [one for one in re.split(r"[,?]", job.dependency) if not one.endswith("(fulfilled)")]
-    return job.state_reason in DEPENDS or any(left)
+    named = [one for one in re.split(r"[,?]", job.dependency) if one]
+    left = [one for one in named if not one.endswith("(fulfilled)")]
+    one_is_enough = "?" in job.dependency and len(left) < len(named)
+    return job.state_reason in DEPENDS or bool(left and not one_is_enough)
 
 
 def with_fulfilled(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
@@ -516,6 +561,8 @@ def check_pending(job: SlurmJob, limits: Limits, now: int, qos: Iterable[str] = 
     reason = job.state_reason
     if "PENDING" not in job.states:
         raise LeftOutError("ending" if job.states & ENDING else "neither running nor pending")
+    if "REVOKED" in job.states:
+        raise LeftOutError("runs in another cluster of its federation")
     if depends(job):
         raise LeftOutError("waits for another job (dependency)")
     if reason == ARRAY_LIMIT:
@@ -572,9 +619,14 @@ def check_limits(
                 if (kind, key) not in met and (amount < bound if least else amount > bound):
                     raise LeftOutError(
                         f"not eligible: {owner} {'asks' if least else 'allows'} "
-                        f"{bound:,} {key}{per}, the job asks {amount:,}"
+                        f"{bound:,} {key}{per}, the job asks {shown(amount)}"
                     )
                 met.add((kind, key))
+
+
+def shown(amount: int) -> str:
+    """Return an amount, of minutes maybe."""
+    return f"{amount:,}" if amount < UNLIMITED else "no limit"
 
 
 def _by_name(limit: Limit) -> dict[str, int]:

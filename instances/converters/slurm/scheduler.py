@@ -38,12 +38,16 @@ _FIRST = 2**62
 _UNREAD: Mapping[str, re.Pattern[str]] = {
     "SchedulerParameters": re.compile(
         r"\b(bf_max_job_(?:user|part|assoc|user_part)|bf_(?:min_prio|min_age|job_part_count)_reserve"
-        r"|assoc_limit_stop|bf_one_resv_per_job)\b"
+        r"|assoc_limit_stop|bf_one_resv_per_job|extra_constraints)\b"
     ),
+    "SelectTypeParameters": re.compile(r"(?i)\b(CR_Socket(?:_Memory)?|CR_ONE_TASK_PER_CORE)\b"),
     "PreemptParameters": re.compile(r"\b(min_exempt_priority|strict_order|youngest_first)\b"),
     "PreemptMode": re.compile(r"\b(PRIORITY)\b"),
 }
 """Words of the configuration that change who starts, or who stops, and that rounds do not have."""
+
+ENFORCES = frozenset({"limits", "safe", "all"})
+"""Words of AccountingStorageEnforce by which limits of accounts and QOS hold."""
 
 BUILTIN = "that nobody starts out of turn (SchedulerType), as rounds backfill"
 
@@ -67,7 +71,8 @@ class Scheduler:
     `basic`: jobs are in the order of their submission (priority/basic). `numbers`: None: of no
     effect, or the dump does not say. `unread`: what of the configuration changes which pending jobs
     start, and is not in the round. `whole_nodes`, `memory`: whether all jobs have their nodes alone
-    (select/linear), and whether memory is allocated, None: the dump does not say.
+    (select/linear), and whether memory is allocated, None: the dump does not say. `enforces`:
+    whether limits of accounts and QOS hold.
     """
 
     partitions: Mapping[str, Partition]
@@ -82,6 +87,7 @@ class Scheduler:
     whole_nodes: bool = False
     memory: bool | None = None
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    enforces: bool = True
 
     def backfill(self, hosts: int) -> Backfill:
         """Return the reservations of the round's policy; the queue is as the round lists jobs."""
@@ -98,7 +104,7 @@ class Scheduler:
         held = {bool(one.memory) for job in jobs for one in job.job_resources}
         for job in jobs:
             own = [self.partitions[name] for name in job.partition if name in self.partitions]
-            alone = {one.shares == 0 for one in own}
+            alone = {one.alone for one in own}
             update: dict[str, object] = {}
             if self.whole_nodes or alone == {True}:
                 update["shared"] = ("none",)
@@ -251,6 +257,9 @@ def read_scheduler(
         else None,
         numbers=None if basic else Numbers(weights, number("PriorityMaxAge", seconds)),
         shares=found,
+        enforces=bool(
+            ENFORCES.intersection(said.get("AccountingStorageEnforce", "limits").lower().split(","))
+        ),
     )
 
 

@@ -56,6 +56,17 @@ def number(value: Any) -> int | None:
     return int(value)
 
 
+UNLIMITED = MAX_AMOUNT
+"""Minutes of a job without a limit."""
+
+
+def _minutes(value: Any) -> int | None:
+    """Return a limit of time; null is none in v0.0.38, where Slurm never leaves it open."""
+    if value is None or (isinstance(value, dict) and value.get("infinite") is True):
+        return UNLIMITED
+    return number(value)
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
@@ -86,6 +97,7 @@ def _flag(value: Any) -> bool:
 
 
 Number = Annotated[int | None, BeforeValidator(number)]
+Minutes = Annotated[int | None, BeforeValidator(_minutes)]
 Text = Annotated[str, BeforeValidator(_text)]
 Words = Annotated[tuple[str, ...], BeforeValidator(words)]
 Truth = Annotated[bool, BeforeValidator(_flag)]

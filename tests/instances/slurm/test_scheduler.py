@@ -224,7 +224,7 @@ def test_what_a_round_cannot_say_of_the_scheduler_is_doubtful_of_who_waits(tmp_p
 @pytest.mark.parametrize(
     ("asked", "told", "why"),
     [
-        ({"time_limit": 1441}, {}, "allows 1440 minutes (MaxTime), the job asks 1441"),
+        ({"time_limit": 1441}, {}, "allows 1,440 minutes (MaxTime), the job asks 1,441"),
         ({"node_count": 2}, {"nodes": "1"}, "allows 1 nodes a job (MaxNodes), the job asks 2"),
         (
             {"max_nodes": 1},
@@ -232,7 +232,7 @@ def test_what_a_round_cannot_say_of_the_scheduler_is_doubtful_of_who_waits(tmp_p
             "asks 2 nodes a job or more (MinNodes), the job asks 1",
         ),
         ({}, {"state": "DOWN"}, "is not up"),
-        ({}, {"state": "DRAIN"}, "is not up"),
+        ({}, {"state": "INACTIVE"}, "is not up"),
         ({"account": "a"}, {"more": "AllowAccounts=b"}, "is not for its account"),
         ({"qos": "low"}, {"more": "AllowQos=high,normal"}, "is not for its QOS"),
         ({"qos": "low"}, {"more": "DenyQos=low"}, "is not for its QOS"),
