@@ -246,8 +246,11 @@ def test_each_reason_given_is_true() -> None:
             else:
                 if reason is Reason.QUOTA:
                     left = quota_left(round_, plan, job_)
-                    menus = [oracle.menu(round_, job_, option) for option in job_.options]
-                    assert all(oracle.take(left, menu.takes) is None for menu in menus)
+                    empty = oracle.hosts_of(round_, empty=True)
+                    for option in job_.options:
+                        alone = job_.model_copy(update={"options": (option,)})
+                        enough = oracle.take(left, oracle.menu(round_, job_, option).takes)
+                        assert enough is None or not oracle.can_start(round_, alone, empty)
                 continue
             assert not oracle.can_start(round_, job_, hosts)
 
