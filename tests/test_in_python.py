@@ -155,11 +155,20 @@ def test_an_argument_of_a_job_is_refused_by_its_name(arguments, words):
         ({"running": {}}, "running: {}: expected the Plan of an earlier round"),
         ({"policy": {"terms": ["vale"]}}, r"policy.terms\[0\]: 'vale': .*did you mean value"),
         ({"tenant": []}, r"tenant: \[\]: unknown field; .*did you mean tenants"),
+        ({"after": {"b": ["a"]}}, "after: {'b': .*: expected a directed NetworkX graph"),
+        ({"after": nx.DiGraph([(1, 2)])}, "after: 1: unknown job; expected names of jobs"),
     ],
 )  # fmt: skip
 def test_an_argument_of_a_round_is_refused_by_its_name(arguments, words):
     with pytest.raises(InvalidInputError, match=f"^{words}"):
         Round.of(**{"cluster": CLUSTER, **arguments})
+
+
+def test_an_argument_of_a_document_is_refused_by_its_name():
+    with pytest.raises(InvalidInputError, match=r"^terms\[0\]: 'vale': .*did you mean value"):
+        Policy(terms=("vale",))
+    with pytest.raises(InvalidInputError, match="^removed: 'a': expected a list"):
+        Changes(removed="a")
 
 
 def test_names_of_a_round_are_refused_as_the_loader_refuses_them():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 API_VERSION: Final = "placewright/v1alpha2"
 MAX_AMOUNT = 10**12
@@ -25,6 +25,9 @@ T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(fail_fast=True)]
 """A list of which only the first wrong entry is reported: millions of errors fill the memory."""
 
+ONE, MANY = "[one]", "[many]"
+"""Tags of a field that is one value or a list: paths of errors are without them."""
+
 
 class Document(BaseModel):
     """Base of every document: immutable, and an unknown field is an error.
@@ -33,6 +36,18 @@ class Document(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    def __init__(self, **values: Any) -> None:
+        """Make a document; InvalidInputError names the field, its value and what was expected."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            from placewright.instances.documents.form_errors import invalid_input
+
+            raise invalid_input(error, type(self), values) from None
+
+    # Documents are read without it.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
     def model_construct(cls, **values: Any) -> Self:  # type: ignore[override]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from placewright.instances.documents.annotations import LINE
-from placewright.instances.documents.base import HOST_NAME, NAME
+from placewright.instances.documents.base import HOST_NAME, MANY, NAME, ONE
 from placewright.instances.documents.plan import SHA256
 from placewright.instances.errors import InvalidInputError, merged
 
@@ -79,8 +79,12 @@ def _error(details: ErrorDetails, document: type[BaseModel]) -> InvalidInputErro
 
 
 def _details(error: ValidationError) -> list[ErrorDetails]:
+    """Return the errors with the paths that a document has."""
     # A list that stopped at a wrong entry is also reported as too short: that is no second error.
-    details = error.errors(include_url=False)
+    details = [
+        {**e, "loc": tuple(part for part in e["loc"] if part not in (ONE, MANY))}
+        for e in error.errors(include_url=False)
+    ]
     within = {e["loc"][:length] for e in details for length in range(len(e["loc"]))}
     return [e for e in details if e["loc"] not in within]
 
@@ -150,11 +154,11 @@ def _annotation(document: Any, path: Sequence[str | int]) -> Any:
 
 
 def _unwrapped(annotation: Any) -> Any:
-    """Return a type without what `Annotated[...]` and `| None` add to it."""
+    """Return a type without what `Annotated[...]` and `| None` add; of one or a list, the list."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
         elif get_origin(annotation) in (Union, UnionType):
-            annotation = next(part for part in get_args(annotation) if part is not NoneType)
+            annotation = [part for part in get_args(annotation) if part is not NoneType][-1]
         else:
             return annotation

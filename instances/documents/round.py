@@ -176,11 +176,14 @@ class Round(Document):
         except ValidationError as error:
             raise invalid_input(error, cls, values) from None
         if after is not None:
-            jobs_after = tuple(_after(job, after) for job in round_.jobs)
-            unknown = sorted(str(name) for name in after if name not in round_.names)
+            if not hasattr(after, "predecessors"):
+                problem = "expected a directed NetworkX graph of names of jobs"
+                raise InvalidInputError(problem, ("after",), after)
+            unknown = sorted((name for name in after if name not in round_.names), key=str)
             if unknown:
                 problem = "unknown job; expected names of jobs"
                 raise InvalidInputError(problem, ("after",), unknown[0])
+            jobs_after = tuple(_after(job, after) for job in round_.jobs)
             round_ = round_.model_copy(update={"jobs": jobs_after})
         return round_ if running is None else round_._under(running)
 

@@ -11,16 +11,32 @@ survey of variants and extensions of the resource-constrained project scheduling
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from placewright.instances.documents.base import Count, Document, Flag, Index, Many, Moment, Name
+from placewright.instances.documents.base import (
+    MANY,
+    ONE,
+    Count,
+    Document,
+    Flag,
+    Index,
+    Many,
+    Moment,
+    Name,
+)
 
 MAX_TASK_S = 10**8
 MAX_AFTER = 10_000
 
 Seconds = Annotated[int, Field(strict=True, ge=1, le=MAX_TASK_S)]
+SecondsOfOptions = Annotated[Many[Seconds], Field(min_length=1, max_length=64)]
+
+
+def _one_or_many(value: Any) -> str:
+    """Return which of the two a value is meant to be, as `form_errors` leaves it out of paths."""
+    return MANY if isinstance(value, list | tuple) else ONE
 
 
 class Stage(Document):
@@ -32,7 +48,10 @@ class Stage(Document):
     no gang, what runs is a job of its own.
     """
 
-    task_s: Seconds | Annotated[Many[Seconds], Field(min_length=1, max_length=64)]
+    task_s: Annotated[
+        Annotated[Seconds, Tag(ONE)] | Annotated[SecondsOfOptions, Tag(MANY)],
+        Discriminator(_one_or_many),
+    ]
     after: Many[Name] = Field(default=(), max_length=MAX_AFTER)
     gang: Flag = True
 

@@ -27,6 +27,7 @@ MAX_ELEMENTS = 5_000_000
 """Nodes and edges of a file: of a graph in memory they take some 5 GiB."""
 
 GRAPH_SUFFIXES = (".json", ".graphml")
+_FIELDS = "directed", "multigraph", "graph", "nodes", "edges", "links"
 _MAX_DEPTH = 64
 _STRUCTURED = {
     name
@@ -134,6 +135,9 @@ class _Graph:
 def _read_node_link(raw: Any) -> nx.Graph[Any]:
     if not isinstance(raw, dict) or not isinstance(raw.get("nodes"), list):
         raise InvalidInputError("expected a node-link graph: a mapping with nodes and edges")
+    for field in raw:
+        if field not in _FIELDS:
+            raise InvalidInputError(f"unknown field; expected {', '.join(_FIELDS)}", (field,))
     edges = raw.get("edges", raw.get("links", []))
     if not isinstance(edges, list):
         raise InvalidInputError("expected a list", ("edges",), edges)
@@ -147,6 +151,9 @@ def _read_node_link(raw: Any) -> nx.Graph[Any]:
     for i, entry in enumerate(edges):
         (a, b), own = _ends(entry, ("edges", i), "source", "target")
         own.pop("key", None)
+        if raw.get("multigraph") is False and made.graph.has_edge(a, b):
+            problem = "given twice in a graph of multigraph: false; expected each edge once"
+            raise InvalidInputError(problem, ("edges", i), [a, b])
         made.add_edge(a, b, own)
     return made.graph
 
@@ -169,7 +176,7 @@ def _ends(
 def _as_node(value: Any, path: Path) -> Node:
     if isinstance(value, list):
         return tuple(_as_node(part, path) for part in value)
-    if value is None or isinstance(value, str | int | float):
+    if isinstance(value, str | int | float):
         return value
     raise InvalidInputError("expected text, a number, or a list of these", path, value)
 

@@ -148,6 +148,19 @@ REFUSED = {
     "half.json": ({"nodes": [{"id": 1}], "links": [{"source": 1}]}, "edges[0].target: missing"),
     "id.json": ({"nodes": [{"id": {}}]}, "nodes[0].id: {}: expected text, a number, or a list"),
     "noid.json": ({"nodes": [{"kind": "host"}]}, "nodes[0].id: missing; expected a node"),
+    "null.json": ({"nodes": [{"id": None}]}, "nodes[0].id: None: expected text, a number, or a"),
+    "adjacency.json": (
+        {"nodes": [{"id": 1}], "adjacency": [[]]},
+        "adjacency: unknown field; expected directed, multigraph, graph, nodes, edges, links",
+    ),
+    "doubled.json": (
+        {
+            "multigraph": False,
+            "nodes": [{"id": 1}, {"id": 2}],
+            "edges": [{"source": 1, "target": 2}, {"source": 2, "target": 1}],
+        },
+        "edges[1]: [2, 1]: given twice in a graph of multigraph: false; expected each edge once",
+    ),
     "list.json": ([], "expected a node-link graph: a mapping with nodes and edges"),
     "name.json": (one_host(name="h x"), "node 'h': name: 'h x': expected only letters"),
     "range.json": (one_host(name="h[0-9]"), "node 'h': name: h[0-9] is a range; expected"),

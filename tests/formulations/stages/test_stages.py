@@ -29,7 +29,7 @@ LIBRARY = Path(__file__).parents[3] / "instances" / "library"
 GRAHAM = (3, 2, 2, 2, 4, 4, 4, 4, 9)
 
 
-def job(name: str, seconds: int, after: Sequence[str] = (), **asked: Any) -> Mapping[str, Any]:
+def job(name: str, seconds: object, after: Sequence[str] = (), **asked: Any) -> Mapping[str, Any]:
     group = {"gpu": 1, **asked}
     return {
         "name": name,
@@ -117,6 +117,8 @@ def test_tasks_of_no_gang_run_any_number_at_a_time() -> None:
         ([job("a", 1, ["b"])], "'b': unknown job; expected a"),
         ([job("a", 1, count=3)], "never fits: 2 of 3 tasks have a place"),
         ([{"name": "a", "options": [{"groups": [{"gpu": 1}]}]}], "missing; expected how long"),
+        ([job("a", "1h")], r"^jobs\[0\].stage.task_s: '1h': expected an integer$"),
+        ([job("a", [0])], r"^jobs\[0\].stage.task_s\[0\]: 0: expected at least 1$"),
     ],
 )
 def test_what_can_never_run_is_one_clear_error(jobs: Any, message: str) -> None:

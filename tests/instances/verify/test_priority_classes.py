@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from placewright.instances.errors import InvalidInputError
 
 from placewright.formulations.gang.problem.jobs import priority_classes
 from placewright.instances.documents.plan import Plan, Precedence
@@ -133,7 +133,7 @@ def test_a_plan_with_classes_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize("formulation", ["replicas"])
 def test_other_policies_refuse_strict_priority(formulation: str) -> None:
     assert Policy(formulation=formulation).priority == "preemption"
-    with pytest.raises(ValidationError, match="not for policy"):
+    with pytest.raises(InvalidInputError, match="not for policy"):
         Policy(formulation=formulation, priority="strict")
 
 
