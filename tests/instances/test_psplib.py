@@ -69,10 +69,38 @@ def test_a_project_is_solved_to_its_optimum(project: Path, tmp_path: Path) -> No
     assert load_round(written) == round_
 
 
-@pytest.mark.parametrize("old", ["PRECEDENCE", "  R 1  R 2\n    3    1\n", "  2      1     3"])
-def test_what_is_no_project_is_one_error(project: Path, old: str) -> None:
-    project.write_text(PROJECT.replace(old, "  N 1\n    3\n" if "R 2" in old else ""))
-    with pytest.raises(InvalidInputError, match=r"six\.sm"):
+def test_odd_spacing_changes_nothing(project: Path) -> None:
+    round_ = read_psplib(project)
+    odd = PROJECT.replace("  ", "\t").replace("\n", " \r\n\r\n").replace("R 1", "R1").lower()
+    project.write_text(odd, newline="")
+    assert read_psplib(project) == round_
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("PRECEDENCE", "", ": expected a project of PSPLIB"),
+        ("  R 1  R 2\n    3 ", "  N 1\n  3 ", r":\d+: resources: \['N', '1'\]: expected renewable"),
+        ("  2      1     3 ", "", r":20: requests: '2 0': expected activity, mode 2, duration"),
+        ("  2      1     3 ", "  2      1    -3 ", ":20: requests: '-3': expected whole numbers"),
+        ("  2      1     3 ", "  2      1    ٣ ", ":20: requests: '٣': expected whole numbers"),
+        ("  3      1     4 ", "  3      2     4 ", ":21: requests: .*: expected activity, mode 1"),
+        ("  3      1     4 ", "  2      1     4 ", ":21: requests: 2: expected each activity"),
+        ("  6      1     2       0    1\n", "", "requests: 0: modes of activity 6; expected 1"),
+        ("  2   3   4", "  2   3", ":9: successors: '1 1 3 2 3': expected its number"),
+        ("     6\n   4", "     7\n   4", ":11: successors: 7: unknown activity"),
+        ("   6        1          0", "   6  1  1  3", r"stage\.after: each waits for the next"),
+        (
+            "PRECEDENCE",
+            "PROJECT INFORMATION:\npronr. #jobs rel.date\n 1 6 4\nPRECEDENCE",
+            ":9: projects: 4: release date; expected 0",
+        ),
+    ],
+)
+def test_what_is_no_project_is_one_error(project: Path, old: str, new: str, words: str) -> None:
+    assert PROJECT.count(old) == 1
+    project.write_text(PROJECT.replace(old, new))
+    with pytest.raises(InvalidInputError, match=rf"six\.sm.*{words}"):
         read_psplib(project)
 
 
