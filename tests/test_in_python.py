@@ -167,8 +167,8 @@ def test_an_argument_of_a_round_is_refused_by_its_name(arguments, words):
 def test_an_argument_of_a_document_is_refused_by_its_name():
     with pytest.raises(InvalidInputError, match=r"^terms\[0\]: 'vale': .*did you mean value"):
         Policy(terms=("vale",))
-    with pytest.raises(InvalidInputError, match="^removed: 'a': expected a list"):
-        Changes(removed="a")
+    with pytest.raises(InvalidInputError, match=r"^quota: \[\]: expected a mapping"):
+        Tenant(name="a", quota=[])
 
 
 def test_names_of_a_round_are_refused_as_the_loader_refuses_them():

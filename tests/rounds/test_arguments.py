@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from examples import examples
 from placewright.instances.checks.round import trusted
@@ -78,7 +79,7 @@ def test_arguments_are_as_wide_as_the_limits_of_a_round(full_cluster: Round) -> 
             if value is not None:
                 RoundLimits(**{field: value})
         for value in WRONG[name]:
-            with pytest.raises(InvalidInputError):
+            with pytest.raises(ValidationError):
                 RoundLimits(**{field: value})
 
 

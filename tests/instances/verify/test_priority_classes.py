@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from placewright.instances.errors import InvalidInputError
 
 from placewright.formulations.gang.problem.jobs import priority_classes
 from placewright.instances.documents.plan import Plan, Precedence
 from placewright.instances.documents.policy import Policy
 from placewright.instances.documents.round import Round
+from placewright.instances.errors import InvalidInputError
 from placewright.instances.verify import class_terms, verify
 from placewright.rounds import solve_round
 
