@@ -42,7 +42,9 @@ class ModelParameters:
     # are coarsened until there are no more.
     max_shape_class_pairs: int = 8_000
     # Parts into which the running jobs of a class are divided by what stopping them costs.
-    num_stop_cost_steps: int = 4
+    num_stop_cost_steps: int = 64
+    # Running tasks of a host of which each set may stay; more of them are taken for granted.
+    max_staying_tasks: int = 8
     # Parts into which they are divided where a disruption budget limits the work lost.
     num_lost_work_steps: int = 32
     # Entries of the dynamic program that prices patterns of whole hosts; with more, host patterns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -35,7 +36,7 @@ class PatternPool:
     """
 
     def __init__(self, model: Model, rows: Ints, sizes: Ints, parts: int) -> None:
-        self._model, self._rows, self._sizes = model, rows, sizes
+        self.model, self._rows, self._sizes = model, rows, sizes
         self._seen: set[tuple[int, bytes]] = set()
         self.columns = np.zeros(0, dtype=np.int64)
         self.kind = np.zeros(0, dtype=np.int64)
@@ -51,8 +52,8 @@ class PatternPool:
                 fresh.append(i)
         kinds, cuts = kinds[fresh], cuts.reshape(-1, self.cuts.shape[1])[fresh]
         # One more than the row allows: at a bound of its own the price would leave the row's dual.
-        columns = self._model.variables("pattern", len(kinds), upper=self._sizes[kinds] + 1)
-        self._model.add(self._rows[kinds], columns, 1.0)
+        columns = self.model.variables("pattern", len(kinds), upper=self._sizes[kinds] + 1)
+        self.model.add(self._rows[kinds], columns, 1.0)
         self.columns = np.concatenate([self.columns, columns])
         self.kind = np.concatenate([self.kind, kinds])
         self.cuts = np.concatenate([self.cuts, cuts])
@@ -206,22 +207,27 @@ class HostPatterns:
         classes, problem = aggregate.host_classes, aggregate.problem
         known, first = np.unique(classes.of_host, return_index=True)
         first = first[known >= 0]
-        self._free = grid.free[first]
-        self._model = problem.host_kind[first]
+        self.free = grid.free[first]
+        self.model = problem.host_kind[first]
         self._allowed = _allowed_somewhere(problem, classes)
         upper = np.where(classes.idle, 0, classes.size)
-        self.keys = np.column_stack([classes.idle, self._model, self._free])
+        self.keys = np.column_stack([classes.idle, self.model, self.free])
         key = self.keys[:, 1:]
         self.same_key = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-        self._host_row = aggregate.model.rows("hosts", len(classes), upper=upper)
+        self.host_row = aggregate.model.rows("hosts", len(classes), upper=upper)
         idle = np.flatnonzero(classes.idle)
-        aggregate.model.add(self._host_row[idle], aggregate.opened[idle], -1.0)
-        self.pool = PatternPool(aggregate.model, self._host_row, classes.size, len(grid.sizes))
+        aggregate.model.add(self.host_row[idle], aggregate.opened[idle], -1.0)
+        self.pool = PatternPool(aggregate.model, self.host_row, classes.size, len(grid.sizes))
         self._pairs = exchangeable_slots(grid.sizes, self._allowed)
-        gpus = int(self._free[:, 0] @ classes.size)
+        gpus = int(self.free[:, 0] @ classes.size)
         self._exchange = aggregate.model.variables("exchange", len(self._pairs), upper=gpus)
         aggregate.model.add(aggregate.task_row[self._pairs[:, 0]], self._exchange, -1.0)
         aggregate.model.add(aggregate.task_row[self._pairs[:, 1]], self._exchange, 1.0)
+
+    @property
+    def columns(self) -> Ints:
+        """The columns of all patterns so far, and of exchanges."""
+        return np.concatenate([self.pool.columns, self._exchange])
 
     def add_patterns_of(self, placement: Placement) -> None:
         """Add the patterns that the hosts of a placement hold."""
@@ -248,43 +254,47 @@ class HostPatterns:
         sign = 1.0 if sense == "max" else -1.0
         price = (-sign * duals[self.aggregate.task_row]).clip(min=0.0)
         threshold = tuning.min_pattern_gain_rel * max(float(price.max(initial=0.0)), 1e-12)
-        gain = np.zeros(len(self._host_row))
+        gain = np.zeros(len(self.host_row))
         chosen: list[int] = []
         cuts: list[Ints] = []
-        for model in np.unique(self._model):
-            mine = np.flatnonzero(self._model == model)
-            best, taken = knapsack(self.grid, price, *self._limits(mine))
-            gain[mine] = best[tuple(self._free[mine].T)] - sign * duals[self._host_row[mine]]
+        for _, mine, best, taken in self.tables(price):
+            gain[mine] = best[tuple(self.free[mine].T)] - sign * duals[self.host_row[mine]]
             for a in mine[gain[mine] > threshold].tolist():
-                found = [self._follow(taken, self._free[a])]
-                if len(self._free) * len(price) <= tuning.max_extra_patterns:
+                found = [self.follow(taken, self.free[a])]
+                if len(self.free) * len(price) <= tuning.max_extra_patterns:
                     # With few classes an iteration yields little: the best with each shape, too.
-                    mu = float(sign * duals[self._host_row[a]]) + threshold
+                    mu = float(sign * duals[self.host_row[a]]) + threshold
                     found += self._with_each(best, taken, price, a, mu)
                 chosen += [a] * len(found)
                 cuts += found
         added = self.add(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
         return added, float((gain.clip(min=0.0) * self.aggregate.host_classes.size).sum())
 
+    def tables(
+        self, price: NDArray[Any]
+    ) -> Iterator[tuple[int, Ints, NDArray[Any], Ints]]:
+        """Yield each kind of hosts, its classes, and what `knapsack` returns at these prices."""
+        for model in np.unique(self.model).tolist():
+            mine = np.flatnonzero(self.model == model)
+            yield model, mine, *knapsack(self.grid, price, *self._limits(mine))
+
     def max_missing_gain(self, y: NDArray[Any]) -> int:
         """Return, exactly, the most that all patterns can add at whole-number multipliers."""
         price = (-y[self.aggregate.task_row]).clip(min=0)
-        most = int(self._free[:, 0].max(initial=0))
+        most = int(self.free[:, 0].max(initial=0))
         if int(price.max(initial=0)) * (most + 1) < 1 << 62:
             price = price.astype(np.int64)  # as exact, and faster
         total = 0
-        for model in np.unique(self._model):
-            mine = np.flatnonzero(self._model == model)
-            best, _ = knapsack(self.grid, price, *self._limits(mine))
-            gain = best[tuple(self._free[mine].T)].astype(object) - y[self._host_row[mine]]
+        for _, mine, best, _ in self.tables(price):
+            gain = best[tuple(self.free[mine].T)].astype(object) - y[self.host_row[mine]]
             total += int((gain.clip(min=0) * self.aggregate.host_classes.size[mine]).sum())
         return total
 
     def _limits(self, mine: Ints) -> tuple[Bools, Ints]:
         """Return the shapes that some of these classes allow, and their most free units."""
-        return np.any(self._allowed[:, mine], axis=1), np.max(self._free[mine], axis=0)
+        return np.any(self._allowed[:, mine], axis=1), np.max(self.free[mine], axis=0)
 
-    def _follow(self, taken: Ints, free: Ints) -> Ints:
+    def follow(self, taken: Ints, free: Ints) -> Ints:
         """Return the pattern that the choices give from a vector of free units."""
         pattern = np.zeros(len(self.grid.sizes), dtype=np.int64)
         left = free.copy()
@@ -299,9 +309,9 @@ class HostPatterns:
         """Return, per shape, the best pattern of a class with it, if worth more than `mu`."""
         found = []
         for s in np.flatnonzero((price > 0) & self._allowed[:, a]):
-            left = self._free[a] - self.grid.sizes[s]
+            left = self.free[a] - self.grid.sizes[s]
             if (left >= 0).all() and best[tuple(left)] + price[s] > mu:
-                found.append(self._follow(taken, left))
+                found.append(self.follow(taken, left))
                 found[-1][s] += 1
         return found
 

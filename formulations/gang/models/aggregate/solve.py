@@ -25,6 +25,7 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
     host_patterns_apply,
 )
 from placewright.formulations.gang.models.aggregate.model import build_aggregate_model
+from placewright.formulations.gang.models.aggregate.running_hosts import bound_in_place
 from placewright.formulations.gang.models.aggregate.variables import AggregateModel
 from placewright.formulations.gang.models.tenant_share_rows import with_actual_shares
 from placewright.formulations.gang.placement.placement import Placement
@@ -505,9 +506,13 @@ def later_bounds(
         if term in MODELLED_TERMS:
             if holds:
                 without = tuple(pending)
-                yield from bound_by_relaxation(
+                outcome = yield from bound_by_relaxation(
                     session, aggregate, patterns, term, tuple(holds), without
                 )
+                duals = None if outcome is None else outcome.row_duals
+                if duals is not None and isinstance(patterns, HostPatterns):
+                    arrays = aggregate.model.arrays(term, relax=True, without=without)
+                    yield from bound_in_place(patterns, term, tuple(holds), arrays, duals)
             aggregate.model.hold(term, session.best[term], HOLD_SLACK)
             pending -= {f"hold:{term}"}
         holds.append((term, session.best[term]))
