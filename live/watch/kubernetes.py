@@ -377,6 +377,8 @@ class KubernetesSource:
             Resource("/api/v1/nodes", "v1", "Node"),
             Resource("/api/v1/pods", "v1", "Pod"),
             Resource("/api/v1/namespaces", "v1", "Namespace"),
+            Resource("/api/v1/resourcequotas", "v1", "ResourceQuota"),
+            Resource("/api/v1/limitranges", "v1", "LimitRange"),
         ]
         groups = {kind.group for kind in READ_KINDS if kind.group}
         try:

@@ -21,7 +21,11 @@ from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang.heuristics.displace import displace_greedily
 from placewright.formulations.gang.models.host.model import build_host_model, num_task_variables
 from placewright.formulations.gang.models.host.preemption import add_preemption
-from placewright.formulations.gang.models.host.rows import add_disruption_budget, add_gpus, add_pools
+from placewright.formulations.gang.models.host.rows import (
+    add_disruption_budget,
+    add_gpus,
+    add_pools,
+)
 from placewright.formulations.gang.models.host.solve import start_jobs
 from placewright.formulations.gang.models.host.terms import add_terms
 from placewright.formulations.gang.placement.assignment import assign

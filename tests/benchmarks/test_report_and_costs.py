@@ -217,10 +217,10 @@ def test_the_tables_show_each_method_and_its_ratio_to_placewright(bench, rows):
     assert "no_solution: highs: stopped at the limit" in table
     lines = [line.split() for line in rendered(bench.report.summary_table(rows)).splitlines()[2:]]
     ours, greedy, highs = lines
-    assert ours == "placewright 2 2 2 0.003 % 0.005 % 1.83 1.00".split()
-    assert greedy == "greedy 2 2 0 18.056 % 25.000 % 0.25 0.14".split()
+    assert ours == ["placewright", "2", "2", "2", "0.003", "%", "0.005", "%", "1.83", "1.00"]
+    assert greedy == ["greedy", "2", "2", "0", "18.056", "%", "25.000", "%", "0.25", "0.14"]
     # A case without a plan counts as all lost.
-    assert highs == "highs 2 1 1 50.000 % 100.000 % 5.00 2.73".split()
+    assert highs == ["highs", "2", "1", "1", "50.000", "%", "100.000", "%", "5.00", "2.73"]
 
 
 def test_the_mean_of_cpu_seconds_is_geometric_and_shifted(bench):

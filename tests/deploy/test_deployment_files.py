@@ -83,6 +83,7 @@ def test_the_watch_reads_what_is_read_and_writes_events_alone():
         "Topology": "topologies",
         "PriorityClass": "priorityclasses",
         "DeviceClass": "deviceclasses",
+        "RuntimeClass": "runtimeclasses",
         "WorkloadPriorityClass": "workloadpriorityclasses",
     }
     for kind in READ_KINDS:

@@ -37,6 +37,9 @@ CORE = {
     "io.k8s.api.scheduling.v1beta1.PodGroup": Kind("scheduling.k8s.io", "PodGroup"),
     "io.k8s.api.scheduling.v1alpha3.PodGroup": Kind("scheduling.k8s.io", "PodGroup"),
     "io.k8s.api.scheduling.v1.PriorityClass": Kind("scheduling.k8s.io", "PriorityClass"),
+    "io.k8s.api.core.v1.ResourceQuota": Kind("", "ResourceQuota"),
+    "io.k8s.api.core.v1.LimitRange": Kind("", "LimitRange"),
+    "io.k8s.api.node.v1.RuntimeClass": Kind("node.k8s.io", "RuntimeClass"),
     "io.k8s.api.policy.v1.PodDisruptionBudget": Kind("policy", "PodDisruptionBudget"),
     **{
         f"io.k8s.api.resource.{version}.{name}": Kind("resource.k8s.io", name)
@@ -80,7 +83,8 @@ def missing(ledger: Ledger, schema: dict[str, Any]) -> list[str]:
 NAMED = (
     "Node Pod Workload ClusterQueue Cohort LocalQueue ResourceFlavor Topology PodGroup "
     "PriorityClass PodDisruptionBudget JobSet LeaderWorkerSet "
-    "ResourceClaim ResourceClaimTemplate ResourceSlice DeviceClass"
+    "ResourceClaim ResourceClaimTemplate ResourceSlice DeviceClass "
+    "RuntimeClass ResourceQuota LimitRange"
 )
 
 

@@ -23,6 +23,8 @@ class FakeApiServer:
             "/api/v1/nodes": {},
             "/api/v1/pods": {},
             "/api/v1/namespaces": {},
+            "/api/v1/resourcequotas": {},
+            "/api/v1/limitranges": {},
         }
         self.groups: dict[str, list[tuple[str, str]]] = {}
         self.written: list[tuple[str, str, dict[str, Any]]] = []

@@ -24,6 +24,7 @@ from placewright.instances.converters.kubernetes.eligibility import (
 from placewright.instances.converters.kubernetes.gangs import PodJobs, gangs_of
 from placewright.instances.converters.kubernetes.groups import KUEUE, Gang, Workload, other_names
 from placewright.instances.converters.kubernetes.jobs import Maker, Workloads
+from placewright.instances.converters.kubernetes.namespaces import NamespaceQuotas
 from placewright.instances.converters.kubernetes.nodes import (
     NO_ACCELERATORS,
     Amounts,
@@ -202,7 +203,13 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     workloads = Workloads(
         dump.workloads, dump.queues, levels, eligibility, now, dump.caveats, dump.parents
     )
-    jobs = PodJobs(dump, workloads, maker, book, movable, asked)
+    more = {
+        requests(one.template.spec).accelerator
+        for workload in (dump.workloads.values() if dump.spaces else ())
+        for one in workload.spec.podSets
+    }
+    spaces = NamespaceQuotas(dump.spaces, dump.pods, asked, {*kinds, *more} - {""})
+    jobs = PodJobs(dump, workloads, maker, book, movable, asked, spaces)
     _add_jobs(dump, workloads, jobs)
     for name, node in dump.nodes.items():
         maker.add_away(name, away(node))
@@ -214,11 +221,17 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
     maker.jobs = [_granted(dump, job) for job in maker.jobs]
     for name in reserved.keys() & dump.queues.cluster.keys():
         uses = {key.name: key.small(held) for key, held in reserved[name].items()}
-        maker.add_reserved(name, uses, min(dump.nodes))
+        maker.add_reserved(name, uses, min(dump.nodes), tenant=name)
     active = frozenset(job.tenant or "" for job in maker.jobs)
     caps = KueueQuotas(dump.queues, reserved, active, reserved_quota(dump.queues, {}))
     above = GroupQueueCaps(dump.group_queues, jobs.in_queues, jobs.firm, kinds)
-    with_caps = above.with_caps(maker.jobs, caps)
+    counted_in, number = above.with_caps(maker.jobs, caps), len(maker.jobs)
+    for name, uses in spaces.held(maker.jobs, jobs.unmade).items():
+        maker.add_reserved(name, uses, min(dump.nodes), tenant=None)
+    with_caps = tuple(
+        spaces.with_caps(job, counts=job.running is not None or job.name in jobs.unmade)
+        for job in (*counted_in, *maker.jobs[number:])
+    )
     for job in with_caps:
         if caps.unsaid_of(job.tenant):
             book.cannot_say("lending limits of so many queues of its cohort", job.name)
@@ -250,7 +263,7 @@ def _round(dump: Dump, levels: Levels, book: Bookkeeping, *, movable: bool) -> R
         host_sets=eligibility.host_sets.used_by(with_caps),
         jobs=tuple(sorted(with_caps, key=_order)),
         tenants=tenants,
-        caps=above.used_by(with_caps) | caps.used_by(with_caps),
+        caps=above.used_by(with_caps) | caps.used_by(with_caps) | spaces.caps(),
         reservations=tuple(Reservation(host=host) for host in sorted(cordoned | jobs.closed)),
         policy=Policy(spread_weights=levels.weights) if levels.names else Policy(),
         annotations={
@@ -280,7 +293,8 @@ def _idle(dump: Dump, asked: Mapping[tuple[str, str], Amounts]) -> frozenset[str
             held[host or ""].add(one)
     beside = sum(count for one, count in wanted if not one.gpus)
     idle = idle_resources(dump.nodes, held, [one for one, _ in wanted], beside)
-    return idle.difference(*(queue.spec.capability for queue in dump.group_queues))
+    limited = [name for queue in dump.group_queues for name in queue.spec.capability]
+    return idle.difference(limited, *(quota.keys for quota in dump.spaces))
 
 
 def _add_jobs(dump: Dump, workloads: Workloads, jobs: PodJobs) -> None:

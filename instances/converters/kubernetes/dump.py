@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes import groups as kr
@@ -31,20 +33,29 @@ from placewright.instances.converters.kubernetes.ledger import (
     JOB_SET,
     LEADER_WORKER_SET,
     LEDGERS,
+    LIMIT_RANGE,
     PRIORITY_CLASS,
     QUEUE_CLASS,
+    RESOURCE_QUOTA,
+    RUNTIME_CLASS,
 )
+from placewright.instances.converters.kubernetes.namespaces import ResourceQuota
 from placewright.instances.converters.kubernetes.nodes import count_beside
 from placewright.instances.converters.kubernetes.quotas import QUEUE_KINDS, GroupQueue
 from placewright.instances.converters.kubernetes.records import (
+    AsList,
     CountOrOne,
     LabelSelector,
     Node,
     Object,
     Pod,
+    PodSpec,
     PriorityNumber,
+    Quantities,
     Record,
     Text,
+    Texts,
+    Toleration,
     Truth,
 )
 from placewright.instances.converters.kubernetes.sources import (
@@ -68,6 +79,77 @@ class PriorityClass(Object):
     value: PriorityNumber = 0
     globalDefault: Truth = False  # noqa: N815
     preemptionPolicy: Text = ""  # noqa: N815
+
+
+class _Overhead(Record):
+    podFixed: Quantities = Field(default_factory=dict)  # noqa: N815
+
+
+class _Scheduling(Record):
+    nodeSelector: Texts = Field(default_factory=dict)  # noqa: N815
+    tolerations: Annotated[tuple[Toleration, ...], AsList] = ()
+
+
+class RuntimeClass(Object):
+    """What pods of a runtime have on top: node labels, tolerations, amounts."""
+
+    overhead: _Overhead | None = None
+    scheduling: _Scheduling | None = None
+
+    def applied(self, spec: PodSpec) -> PodSpec:
+        """Return the spec of a pod as it is made; as it is if it asks for other nodes."""
+        wanted = self.scheduling or _Scheduling()
+        selector = {**spec.nodeSelector, **wanted.nodeSelector}
+        if not spec.nodeSelector.items() <= selector.items():
+            return spec
+        extra = {} if self.overhead is None else self.overhead.podFixed
+        made = {
+            "nodeSelector": selector,
+            "tolerations": (*spec.tolerations, *wanted.tolerations),
+            "overhead": spec.overhead or extra,
+            "runtimeClassName": "",
+        }
+        return spec.model_copy(update=made)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtimes:
+    """Runtime classes by name. The API server adds to pods what theirs says when it makes them."""
+
+    by_name: Mapping[str, RuntimeClass]
+
+    def of_pods(self, pods: list[Pod]) -> list[Pod]:
+        """Return pods of which those that wait have it."""
+        return [
+            pod.model_copy(update={"spec": self._applied(pod.spec)})
+            if pod.spec.nodeName is None and pod.spec.runtimeClassName
+            else pod
+            for pod in pods
+        ]
+
+    def of_workloads(self, workloads: list[kr.Workload]) -> list[kr.Workload]:
+        """Return workloads with what their pods will have: their templates do not have it."""
+        return list(map(self._workload, workloads))
+
+    def _workload(self, one: kr.Workload) -> kr.Workload:
+        sets = one.spec.podSets
+        if not any(each.template.spec.runtimeClassName for each in sets):
+            return one
+        made = tuple(
+            each.model_copy(
+                update={
+                    "template": each.template.model_copy(
+                        update={"spec": self._applied(each.template.spec)}
+                    )
+                }
+            )
+            for each in sets
+        )
+        return one.model_copy(update={"spec": one.spec.model_copy(update={"podSets": made})})
+
+    def _applied(self, spec: PodSpec) -> PodSpec:
+        found = self.by_name.get(spec.runtimeClassName)
+        return spec if found is None else found.applied(spec)
 
 
 class _BudgetSpec(Record):
@@ -239,6 +321,11 @@ class Caveats:
         for kind, key in queues:
             yield from self._find(kind, key)
 
+    def of_namespace(self, name: str) -> Iterator[Caveat]:
+        """Yield what is told of pods that are still to be made in a namespace."""
+        for space, one in self.of.get(LIMIT_RANGE, ()):
+            yield from self._find(LIMIT_RANGE, (space, one)) if space == name else ()
+
     def _find(self, kind: Kind, key: tuple[str, str]) -> tuple[Caveat, ...]:
         return self.of.get(kind, {}).get(key, ())
 
@@ -324,6 +411,7 @@ class Dump:
     tiers: Sequence[str]
     caveats: Caveats
     parents: Mapping[str, str]
+    spaces: Sequence[ResourceQuota]
     taken: int = 0
 
     @property
@@ -365,8 +453,10 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     flavors = read_all(kr.ResourceFlavor, sources.get(kr.FLAVOR, ()), book, "flavors")
     cohorts = read_all(kr.ClusterQueue, sources.get(kr.COHORT, ()), book, "cohorts")
     spaces = read_all(Object, sources.get(kr.NAMESPACE, ()), book, "namespaces")
+    classes = read_all(RuntimeClass, sources.get(RUNTIME_CLASS, ()), book, "runtime classes")
+    runtimes = Runtimes({one.name: one for one in classes})
     workloads = kueue.as_growth(
-        read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND)
+        runtimes.of_workloads(read_all(kr.Workload, sources.get(kr.WORKLOAD, ()), book, kueue.KIND))
     )
     topologies = [
         one
@@ -386,7 +476,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
     return Dump(
         nodes=labelled,
         tiers=tiers,
-        pods=read_all(Pod, sources.get(POD, ()), book, PODS),
+        pods=runtimes.of_pods(read_all(Pod, sources.get(POD, ()), book, PODS)),
         groups=groups,
         workloads={one.key: one for one in workloads},
         queues=kueue.Queues(
@@ -406,6 +496,7 @@ def read_dump(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) -> Du
         topologies=topologies,
         caveats=caveats,
         parents=dict(_parents(sources)),
+        spaces=read_all(ResourceQuota, sources.get(RESOURCE_QUOTA, ()), book, "resource quotas"),
     )
 
 

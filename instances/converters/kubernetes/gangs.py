@@ -45,6 +45,7 @@ from placewright.instances.converters.kubernetes.jobs import (
 from placewright.instances.converters.kubernetes.kueue import KIND as WORKLOADS
 from placewright.instances.converters.kubernetes.kueue import NO_QUEUE, Flavors
 from placewright.instances.converters.kubernetes.ledger import NO_GROUP, TOPOLOGY_LEVEL
+from placewright.instances.converters.kubernetes.namespaces import NamespaceQuotas
 from placewright.instances.converters.kubernetes.neighbours import Neighbours
 from placewright.instances.converters.kubernetes.nodes import Amounts, beside_in
 from placewright.instances.converters.kubernetes.records import Object, Pod
@@ -114,7 +115,7 @@ class PodJobs:
     `asked`: what each pod asks for, by its key. `background`: what bound pods that are in no job
     hold of each node. `closed`: nodes with bound pods that ask for GPUs and are left out: nothing
     may arrive there. `in_queues`: what bound pods that ask for no GPU hold of each queue of KAI or
-    Volcano. `firm`: jobs that KAI does not preempt.
+    Volcano. `firm`: jobs that KAI does not preempt. `unmade`: those whose pods are to be made.
     """
 
     dump: Dump
@@ -123,10 +124,12 @@ class PodJobs:
     book: Bookkeeping
     movable: bool
     asked: Mapping[tuple[str, str], Amounts]
+    spaces: NamespaceQuotas
     background: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     closed: set[str] = field(default_factory=set)
     in_queues: defaultdict[str, Amounts] = field(default_factory=lambda: defaultdict(Amounts))
     firm: set[str] = field(default_factory=set)
+    unmade: set[str] = field(default_factory=set)
     _above: dict[str, str | None] = field(init=False)
     neighbours: Neighbours = field(init=False)
 
@@ -272,12 +275,16 @@ class PodJobs:
         """
         sets = self.workloads.asks(workload, self.book)
         head = replace(self.workloads.head(workload), required=joint(sets))
-        queues = self.workloads.queues
+        queues, space = self.workloads.queues, workload.metadata.namespace or ""
         caveats = self.dump.caveats.of_job(
             members,
             (kr.WORKLOAD, workload),
             queues_of_kueue(queues, workload),
-            self.workloads.told(workload),
+            (
+                *self.workloads.told(workload),
+                *self.spaces.rules(space, made=bool(members)),
+                *(() if members else self.dump.caveats.of_namespace(space)),
+            ),
         )
         head = replace(head, ids={**head.ids, **caveats, **also(members, head.ids)})
         placed = self.workloads.places(workload, sets)
@@ -292,7 +299,10 @@ class PodJobs:
             since = next(iter(known), None)
             self.maker.run(head, placed, (), since=since, movable=self.movable)
         else:
+            before = len(self.maker.jobs)
             self._wait_for(workload, head, sets, members, stand_ins)
+            if not members:
+                self.unmade |= {job.name for job in self.maker.jobs[before:]}
             if workload.status.admission is not None and not head.held:
                 self.book.cannot_say(
                     "that a workload is admitted whose pods have no nodes", workload.name
@@ -381,7 +391,8 @@ class PodJobs:
             more = self._told(head, gang, group)
         names = {name for pod in members for name in beside_in(self.asked[pod.key].others)}
         same = [_SAME_DEVICES.caveat()] if any(map(_OF_NEURON.match, names)) else []
-        told_of = self.dump.caveats.of_job(members, made, queues, (*more, *same))
+        full = self.spaces.rules(gang.namespace, made=True)
+        told_of = self.dump.caveats.of_job(members, made, queues, (*more, *same, *full))
         caveats = told_of | also(members, head.ids)
         return replace(head, ids={**head.ids, **caveats}) if caveats else head
 

@@ -30,7 +30,12 @@ from placewright.instances.converters.kubernetes.kueue import (
     why_evicted,
     why_not_admitted,
 )
-from placewright.instances.converters.kubernetes.ledger import SUBGROUP_TOPOLOGY, TOPOLOGY_LEVEL
+from placewright.instances.converters.kubernetes.ledger import (
+    RUNTIME,
+    SUBGROUP_TOPOLOGY,
+    TOPOLOGY_LEVEL,
+)
+from placewright.instances.converters.kubernetes.namespaces import QUOTA_HELD
 from placewright.instances.converters.kubernetes.nodes import Amounts, Levels, accelerators_in
 from placewright.instances.converters.kubernetes.quotas import key_of
 from placewright.instances.converters.kubernetes.records import Meta, Node, Pod, PodStatus
@@ -275,9 +280,11 @@ class Maker:
         self._add_pinned(f"pods-beside:{host}", group, host, [])
         self.held[host].add(held)
 
-    def add_reserved(self, queue: str, uses: Mapping[str, int], host: str) -> None:
-        """Add what holds quota of a queue for workloads that are no running jobs: nothing else."""
-        self._add_pinned(f"quota-held:{queue}", TaskGroup(gpu=0), host, [], tenant=queue, uses=uses)
+    def add_reserved(
+        self, name: str, uses: Mapping[str, int], host: str, tenant: str | None
+    ) -> None:
+        """Add what holds quota for what is no running job: nothing else."""
+        self._add_pinned(f"{QUOTA_HELD}{name}", TaskGroup(gpu=0), host, [], tenant, uses)
 
     def _add_pinned(
         self,
@@ -513,6 +520,8 @@ class Workloads:
     def told(self, workload: Workload) -> Iterator[Caveat]:
         """Yield what is not read of the admission of a workload, and of how near its pods are."""
         yield from told(self.queues, workload)
+        if any(one.template.spec.runtimeClassName for one in workload.spec.podSets):
+            yield RUNTIME.caveat()
         near = [(one.topologyRequest, one.count) for one in workload.spec.podSets if one.count]
         groups = {(wanted.podSetGroupName, wanted.required) for wanted, _ in near if wanted}
         named = [w.podSetGroupName for w, _ in near if w and w.required and w.podSetGroupName]

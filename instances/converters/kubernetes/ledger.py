@@ -13,6 +13,8 @@ from placewright.instances.converters.ledger import OTHERWISE, Ledger, Rule, Tol
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "PriorityClass")
 QUEUE_CLASS = Kind("kueue.x-k8s.io", "WorkloadPriorityClass")
 BUDGET = Kind("policy", "PodDisruptionBudget")
+RUNTIME_CLASS = Kind("node.k8s.io", "RuntimeClass")
+RESOURCE_QUOTA, LIMIT_RANGE = Kind("", "ResourceQuota"), Kind("", "LimitRange")
 JOB_SET = Kind("jobset.x-k8s.io", "JobSet")
 LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 META_READ = """
@@ -35,6 +37,14 @@ CONDITIONS = "status.conditions status.observedGeneration"
 CLAIMS = Rule(
     "resource-claims", "resource claims (DRA) but for whole GPUs of a device class are not read"
 )
+RUNTIME = Rule(
+    "runtime-class", "what its RuntimeClass asks of nodes is not in the dump", hard=False
+)
+NAMESPACE_QUOTA = Rule("resource-quota", "a ResourceQuota of its namespace is not read in full")
+EXCEEDED = Rule(
+    "resource-quota", "that its ResourceQuota lets no pods be made anew is not read", hard=False
+)
+_RANGE = Rule("limit-range", "what its namespace lets a pod ask for (LimitRange) is not read")
 _STARTUP = Rule("startup-order", "that some of its pods start after others is not read", hard=False)
 _REMOTE = Rule("multikueue", "that another controller runs it is not read")
 
@@ -59,6 +69,22 @@ FURTHER_LEDGERS: Mapping[Kind, Ledger] = {
         f"""{META_NO_EFFECT} {CONDITIONS} spec.maxUnavailable spec.minAvailable
         spec.unhealthyPodEvictionPolicy status.currentHealthy status.desiredHealthy
         status.disruptedPods status.expectedPods""",
+    ),
+    RUNTIME_CLASS: Ledger(
+        "runtime classes",
+        f"{META_READ} overhead.podFixed scheduling.nodeSelector scheduling.tolerations",
+        f"{META_NO_EFFECT} handler",
+    ),
+    RESOURCE_QUOTA: Ledger(
+        "resource quotas",
+        f"{META_READ} spec.(hard scopes scopeSelector) status.used",
+        f"{META_NO_EFFECT} status.hard",
+    ),
+    LIMIT_RANGE: Ledger(
+        "limit ranges",
+        META_READ,
+        f"{META_NO_EFFECT} spec.limits.(default defaultRequest type)",
+        {f"spec.limits.{name}": _RANGE for name in ("max", "min", "maxLimitRequestRatio")},
     ),
     JOB_SET: Ledger(
         "job sets",
@@ -214,7 +240,7 @@ _TEMPLATE_READ = """
     spec.initContainers.ports.(containerPort hostPort protocol) spec.(hostNetwork overhead
     nodeName nodeSelector priority schedulingGates schedulingGroup activeDeadlineSeconds)
     spec.initContainers.resources.(requests limits) spec.initContainers.restartPolicy
-    spec.resources.(requests limits)
+    spec.resources.(requests limits) spec.runtimeClassName
     spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
     spec.tolerations.(key operator value effect)
     spec.topologySpreadConstraints.(labelSelector matchLabelKeys maxSkew minDomains
@@ -225,7 +251,7 @@ _TEMPLATE_NO_EFFECT = " ".join(
         """
     spec.(automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks
     ephemeralContainers hostAliases hostIPC hostPID hostUsers hostname hostnameOverride
-    imagePullSecrets os readinessGates restartPolicy runtimeClassName
+    imagePullSecrets os readinessGates restartPolicy
     securityContext serviceAccount serviceAccountName setHostnameAsFQDN
     shareProcessNamespace subdomain terminationGracePeriodSeconds)
     spec.tolerations.tolerationSeconds spec.volumes.(azureFile configMap downwardAPI

@@ -435,6 +435,7 @@ class PodSpec(Record):
     resourceClaims: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
     volumes: Annotated[tuple[Volume, ...], AsList] = ()
     hostNetwork: Truth = False  # noqa: N815
+    runtimeClassName: Text = ""  # noqa: N815
     activeDeadlineSeconds: Seconds | None = None  # noqa: N815
     preemptionPolicy: Text = ""  # noqa: N815
 

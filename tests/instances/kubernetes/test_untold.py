@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from placewright import solve_round
 from placewright.instances.converters import LiveConversion
+from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.caveats import caveats_of
+from placewright.instances.documents.plan import DecisionKind
 from placewright.instances.documents.source_keys import HELD
-from tests.instances.kubernetes.dumps import GPU, convert, left_out, node, pod
+from tests.instances.kubernetes.dumps import GPU, allowed_hosts, convert, left_out, node, pod
 from tests.instances.kubernetes.test_kueue import of, queue, workload
 
 ZONE = "topology.kubernetes.io/zone"
@@ -229,3 +232,120 @@ def test_kueue_gives_no_cordoned_node_and_kubernetes_those_who_tolerate_it(tmp_p
     assert made.round.reservations == ()
     (hosts,) = (job.options[0].groups[0].host_sets for job in made.round.jobs)
     assert hosts == (("flavor/f",) if topology else ())
+
+
+RUNTIME = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "kata"},
+    "handler": "kata",
+    "overhead": {"podFixed": {"cpu": "250m"}},
+    "scheduling": {
+        "nodeSelector": {ZONE: "zb"},
+        "tolerations": [{"key": "kata", "operator": "Exists"}],
+    },
+}
+PLAIN = [queue("cq", "64"), LOCAL, of("ResourceFlavor", "f")]
+
+
+def runs_in(runtime: str, selector: dict[str, str]) -> Any:
+    one = workload(1)
+    spec = one["spec"]["podSets"][0]["template"]["spec"]
+    spec |= {"runtimeClassName": runtime, "nodeSelector": selector}
+    return one
+
+
+@pytest.mark.parametrize(
+    ("runtime", "selector", "hosts", "cpu", "rules"),
+    [
+        ("kata", {}, {"b0", "b1"}, 1250, []),
+        ("runc", {}, {"a0", "a1", "b0"}, 1000, ["runtime-class"]),
+        ("kata", {ZONE: "za"}, {"a0", "a1"}, 1000, ["runtime-class"]),
+    ],
+)
+def test_a_workload_has_what_its_runtime_adds(tmp_path, runtime, selector, hosts, cpu, rules):
+    taint = [{"key": "kata", "effect": "NoSchedule"}]
+    tainted = node("b1", labels={ZONE: "zb"}, taints=taint)
+    one = runs_in(runtime, selector)
+    made = convert(tmp_path, *NODES, tainted, one, *PLAIN, RUNTIME)
+    assert (allowed_hosts(made, "ns/w"), told(made)) == (hosts, rules)
+    assert made.round.jobs[0].options[0].groups[0].cpu == cpu
+
+
+@pytest.mark.parametrize(("host", "hosts"), [(None, {"b0"}), ("a0", None)])
+def test_a_pod_that_waits_has_what_its_runtime_adds(tmp_path, host, hosts):
+    made = convert(tmp_path, *NODES, pod("w", host=host, runtimeClassName="kata"), RUNTIME)
+    assert (allowed_hosts(made, "ns/w"), told(made)) == (hosts, [])
+
+
+def limit(used: dict[str, str] | None = None, /, **spec: Any) -> Any:
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "rq", "namespace": "ns"},
+        "spec": spec,
+        "status": {"used": used or {}},
+    }
+
+
+GPUS = {f"requests.{GPU}": "8"}
+
+
+def starts(made: LiveConversion) -> list[str]:
+    plan = solve_round(made.round, time_limit=10)
+    return [one.job for one in plan.decisions if one.decision is DecisionKind.START]
+
+
+@pytest.mark.parametrize(
+    ("quota", "pods", "started"),
+    [
+        (limit(hard=GPUS), [], True),
+        (limit(hard=GPUS), [pod("r", 1, host="a1")], False),
+        (limit(hard=GPUS), [pod("p", 1, schedulingGates=[{"name": "x"}])], False),
+        (limit({f"requests.{GPU}": "1"}, hard=GPUS), [], False),
+        (limit({f"requests.{GPU}": "0"}, hard=GPUS), [], True),
+        (limit(hard={"cpu": "500m"}), [], False),
+        (limit(hard={"requests.cpu": "1", "count/pods": "1"}), [], True),
+        (limit(hard={"pods": "0"}), [], False),
+        (limit(hard={"services": "0", "requests.storage": "0"}), [], True),
+    ],
+)
+def test_a_quota_of_a_namespace_limits_pods_that_are_to_be_made(tmp_path, quota, pods, started):
+    made = convert(tmp_path, *NODES, *pods, workload(1), *PLAIN, quota)
+    assert told(made) == []
+    assert ("ns/w" in starts(made)) is started
+
+
+@pytest.mark.parametrize(
+    "quota",
+    [
+        limit(hard=GPUS, scopes=["NotTerminating"]),
+        limit(hard=GPUS, scopeSelector={"matchExpressions": [{"scopeName": "PriorityClass"}]}),
+        limit(hard={"limits.cpu": "1"}),
+        limit(hard={"requests.amd.com/gpu": "1"}),
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "lr", "namespace": "ns"},
+            "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]},
+        },
+    ],
+)
+def test_what_a_round_cannot_say_of_a_namespace_is_told_of_pods_to_be_made(tmp_path, quota):
+    made = convert(tmp_path, *NODES, pod("p"), workload(1), *PLAIN, quota)
+    assert told(made, "ns/p") == []
+    assert told(made) == ["limit-range" if quota["kind"] == "LimitRange" else "resource-quota"]
+
+
+def test_pods_that_are_there_start_whatever_a_quota_says_now(tmp_path):
+    made = convert(tmp_path, *NODES, pod("r", 8, host="a0"), pod("w", 8), limit(hard=GPUS))
+    assert told(made) == told(made, "ns/r") == ["resource-quota"]
+    assert starts(made) == ["ns/w"]
+
+
+def test_a_quota_of_a_namespace_is_called_so(tmp_path):
+    made = convert(tmp_path, *NODES, workload(1), *PLAIN, limit(hard=GPUS))
+    ((name, cap),) = made.round.caps.items()
+    ((measure, most),) = cap.limits.items()
+    said = words_of(made.round).say(f"cap {name} allows {measure.text(most)} (0 in use)")
+    assert said == "ResourceQuota ns/rq allows 8 GPUs (0 in use)"
