@@ -101,10 +101,9 @@ def _error(details: ErrorDetails, document: type[BaseModel]) -> InvalidInputErro
 def _details(error: ValidationError) -> list[ErrorDetails]:
     """Return the errors with the paths that a document has."""
     # A list that stopped at a wrong entry is also reported as too short: that is no second error.
-    details = [
-        {**e, "loc": tuple(part for part in e["loc"] if part not in (ONE, MANY))}
-        for e in error.errors(include_url=False)
-    ]
+    details = error.errors(include_url=False)
+    for one in details:
+        one["loc"] = tuple(part for part in one["loc"] if part not in (ONE, MANY))
     within = {e["loc"][:length] for e in details for length in range(len(e["loc"]))}
     return [e for e in details if e["loc"] not in within]
 

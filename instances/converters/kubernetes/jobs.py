@@ -440,7 +440,7 @@ def _unmet(ask: Ask) -> str:
 
 def _anywhere(ask: Ask, everywhere: frozenset[str]) -> Ask:
     """Return what a pinned task asks for: it is where it is."""
-    if ask.allowed is everywhere and ask.required is ask.preferred is ask.slices is None:
+    if ask.allowed is everywhere and (ask.required, ask.preferred, ask.slices) == (None,) * 3:
         return ask
     return replace(
         ask, allowed=everywhere, required=None, preferred=None, slices=None, conditions=()

@@ -87,7 +87,7 @@ def _or_else(expected: str, schema: CoreSchema) -> CoreSchema:
 def _text(expected: str, pattern: str | None = None) -> _Tested:
     """Return what reads a text; null is an empty one."""
     empty = core_schema.no_info_plain_validator_function(lambda _null: "")
-    choices: list[CoreSchema] = [
+    choices: list[CoreSchema | tuple[CoreSchema, str]] = [
         core_schema.str_schema(strict=True, pattern=pattern),
         core_schema.chain_schema([core_schema.none_schema(), empty]),
     ]
