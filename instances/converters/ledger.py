@@ -37,7 +37,7 @@ WORDS: Mapping[str, str] = {
         REQUEUE_HOLD RESIZING RESV_DEL_HOLD REVOKED RUNNING SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED
         SUSPENDED TIMEOUT UPDATE_DB
     """,
-    "jobs shared": "none oversubscribe user mcs topo",
+    "jobs shared": "none shared oversubscribe user mcs topo",
     "Taints.effect": _EFFECTS,
     "taints.effect": _EFFECTS,
     "tolerations.effect": _EFFECTS,

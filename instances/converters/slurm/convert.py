@@ -89,16 +89,7 @@ def split(
     limit = limit or str(record.array_max_tasks or "")
     if not text:
         return [job]
-    numbers: list[int] = []
-    for piece in text.strip("[]").split(","):
-        match = _PIECE.fullmatch(piece)
-        if match is None:
-            raise LeftOutError("array of which the dump does not name all tasks")
-        first, last = int(match[1]), int(match[2] or match[1])
-        step = int(match[3] or 1) or 1
-        if len(range(first, last + 1, step)) + len(numbers) > MAX_TASKS:
-            raise LeftOutError(f"array of more than {MAX_TASKS:,} tasks")
-        numbers += range(first, last + 1, step)
+    numbers = _numbers(text)
     if limit.isascii() and limit.isdigit():
         may = max(0, int(limit[:9]) - active.get(record.array_job_id, 0))
         if not may:
@@ -116,6 +107,21 @@ def split(
         job.model_copy(update={"name": name, "annotations": {**job.annotations, SLURM_JOB: name}})
         for name in names
     ]
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of `[2-8:3,9]`; raises `LeftOutError`: too many, or none of Slurm's."""
+    numbers: list[int] = []
+    for piece in text.strip("[]").split(","):
+        match = _PIECE.fullmatch(piece)
+        if match is None:
+            raise LeftOutError("array of which the dump does not name all tasks")
+        first, last = int(match[1]), int(match[2] or match[1])
+        step = int(match[3] or 1) or 1
+        if len(range(first, last + 1, step)) + len(numbers) > MAX_TASKS:
+            raise LeftOutError(f"array of more than {MAX_TASKS:,} tasks")
+        numbers += range(first, last + 1, step)
+    return numbers
 
 
 # Slurm's jobs as jobs of a round: running ones where they are, pending ones as what they ask.
@@ -162,6 +168,8 @@ def jobs_of(
                 raise LeftOutError(unreadable)
             if job.name in names:
                 raise LeftOutError("listed twice")
+            if job.het_job_id_set and len(_numbers(job.het_job_id_set)) > len(components):
+                raise LeftOutError("heterogeneous, and the dump does not have all components")
             if runs(job):
                 one = running_job(components, context, occupied)
                 one = caps.with_caps(one, components)
@@ -184,7 +192,7 @@ def jobs_of(
                 book.also[component.name] = component.other_names
                 if component.dependency:
                     book.why[component.name] = component.dependency
-            if runs(job):
+            if any(map(runs, components)):
                 caps.leave(components)
                 closed.update(name for c in components for name in c.nodes)
             continue
@@ -278,10 +286,10 @@ def read_slurm(
     of_jobs, of_nodes = (
         read_records(Dump, found.parts[part], part).last_update for part in ("jobs", "nodes")
     )
-    newest = max(_moments(jobs), default=of_nodes or 0)
     if not of_jobs and now is None:
         book.notes.append(NO_TIME)
-    now = min(of_jobs or max(newest, now or 0), MAX_NOW)
+        now = max(_moments(jobs), default=of_nodes or 0)
+    now = min(of_jobs or now or 0, MAX_NOW)
     nodes = take_nodes(listed, book, reservations="reservations" in found.parts)
     if not nodes.by_name:
         raise InvalidInputError(

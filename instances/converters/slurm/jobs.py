@@ -138,10 +138,25 @@ def source_ids(job: SlurmJob, components: Sequence[SlurmJob], context: Context) 
     return {key: text for key, text in texts.items() if text} | caveats
 
 
-def required_level(components: Sequence[SlurmJob], context: Context) -> str | None:
-    """Return the level that all tasks share, for `--switches=1`."""
-    one = any(job.switches == 1 for job in components)
-    return context.topology.levels[-1] if one and context.topology.levels else None
+def required_level(
+    components: Sequence[SlurmJob], context: Context, book: Bookkeeping | None = None
+) -> str | None:
+    """Return the level that all tasks share: for `--switches=1`, and of blocks the smallest.
+
+    Without `--segment` Slurm has a job in one block that is large enough, or not at all; what the
+    round cannot say of that is noted.
+    """
+    topology, job = context.topology, components[0]
+    if topology.levels and any(one.switches == 1 for one in components):
+        return topology.levels[-1]
+    if any(one.segment_size for one in components):
+        return None
+    nodes = counts(job, context.scheduler.partitions, context.limits).least
+    level, fewer = topology.block_of(nodes)
+    several = len(components) > 1 and bool(topology.sizes)
+    if book is not None and (fewer or several):
+        book.cannot_say(BLOCKS, job.name)
+    return None if several else level
 
 
 def keep_apart(tasks: int, gpus: int, allowed: frozenset[str], context: Context) -> Apart | None:
@@ -245,6 +260,7 @@ def _outside(nodes: frozenset[str], rest: frozenset[str]) -> Condition:
 
 BEYOND = "a range of nodes beyond MaxNodes of its partition, which Slurm 22.05 does not start"
 
+BLOCKS = "in how few blocks its nodes have to be (topology/block)"
 LEAST_MEMORY = "how much all memory of its nodes is, which differ: limits count the least"
 OVERCOMMIT = "more tasks than its nodes have CPUs (--overcommit), which Slurm may refuse"
 
@@ -279,7 +295,7 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
             book.cannot_say("ranges of nodes of heterogeneous jobs", job.name)
         if any(of_one[0].hosts for of_one in asked):
             raise LeftOutError("asks for several GPU models, or names nodes, as one of components")
-    level = required_level(components, context)
+    level = required_level(components, context, book)
     return Job(
         **common_fields(job, context),
         options=tuple(
@@ -645,6 +661,9 @@ def _movable(components: Sequence[SlurmJob], places: set[str], context: Context)
         return False
     if models and not there.issubset(models):
         return False  # the dump contradicts itself
+    leaves = {context.topology.leaf_of.get(host) for host in places}
+    if len(leaves) > 1 and required_level(components, context):
+        return False
     try:
         return places <= allowed_nodes(job, context).nodes
     except LeftOutError:

@@ -84,9 +84,9 @@ JOB = Ledger(
     billable_tres burst_buffer_state command comment container container_id container_type
     cpu_frequency_governor cpu_frequency_maximum cpu_frequency_minimum cpus_per_task cron
     current_working_directory delay_boot derived_exit_code end_time exit_code extra failed_node
-    federation_origin group_id group_name het_job_id_set job_size_str licenses_allocated mail_type
+    federation_origin group_id group_name  licenses_allocated mail_type
     mail_user memory_update_delay memory_update_margin nice oversubscribe exclusive power
-    pre_sus_time preempt_time profile reboot resize_time restart_cnt scheduled_nodes
+    pre_sus_time preempt_time profile resize_time restart_cnt scheduled_nodes
     selinux_context show_flags standard_error standard_input standard_output state_description
     stderr_expanded stdin_expanded stdout_expanded step_id submit_line suspend_time system_comment
     tres_alloc_str tres_bind tres_freq user_id wckey""",
@@ -111,6 +111,8 @@ JOB = Ledger(
         "preemptable_time": Rule(
             "preempt-exempt", "from when on it may be preempted is not read", hard=False
         ),
+        "job_size_str": Rule("node-numbers", "which numbers of nodes it takes is not read"),
+        "reboot": Rule("reboot", "that its nodes boot before it starts (--reboot) is not read"),
         "prefer": Rule("prefer", "features that it prefers are not read", hard=False),
         "priority_by_partition": Rule(
             "partition-priorities", "its priorities in each partition are not read", hard=False
@@ -148,11 +150,18 @@ NODE = Ledger(
     },
 )
 
+OF_HOSTS = Rule("reservation-kind", "what flags of a reservation of it mean is not read")
+"""Told of the hosts of a reservation; which jobs meet the others is known."""
+
 _RESERVATION_FLAGS = {
     **dict.fromkeys(("FLEX", "MAINT", "OVERLAP", "IGNORE_JOBS", "ANY_NODES", "SPEC_NODES")),
     **dict.fromkeys(("ALL_NODES", "STATIC", "STATIC_ALLOC", "PART_NODES", "FIRST_CORES")),
     **dict.fromkeys(("USER_DELETE", "PURGE_COMP", "NO_HOLD_JOBS_AFTER", "NO_HOLD_JOBS_AFTER_END")),
-    OTHERWISE: Rule("reservation-flags", "flags of reservations such as DAILY are not read"),
+    **dict.fromkeys(
+        ("HOURLY", "DAILY", "WEEKLY", "WEEKDAY", "WEEKEND", "MAGNETIC"),
+        Rule("reservation-flags", "flags of reservations such as DAILY are not read"),
+    ),
+    OTHERWISE: OF_HOSTS,
 }
 
 RESERVATION = Ledger(

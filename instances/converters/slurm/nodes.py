@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.ledger import Rule
-from placewright.instances.converters.slurm.ledger import Caveats
+from placewright.instances.converters.slurm.ledger import OF_HOSTS, Caveats
 from placewright.instances.converters.slurm.records import (
     Part,
     SlurmNode,
@@ -35,11 +35,25 @@ class Topology:
     """Levels, outermost first, their domains, and the innermost domain of each node.
 
     `weights` are those of the levels in the term `spread`, four times as much per level upwards.
+    `sizes`: nodes of a block, and of an aggregated one; () of a tree.
     """
 
     levels: tuple[str, ...] = ()
     domains: tuple[DomainEntry, ...] = ()
     leaf_of: Mapping[str, str] = field(default_factory=dict)
+    sizes: tuple[int, ...] = ()
+
+    def block_of(self, nodes: int) -> tuple[str | None, bool]:
+        """Return the level of the smallest blocks that may have so many nodes, None for any.
+
+        And whether Slurm has the nodes in fewer of the blocks below than the level says: it never
+        takes more of them than a job of this size fills.
+        """
+        if nodes < 2 or not self.sizes:
+            return None, False
+        held = zip(reversed(self.levels), self.sizes, strict=False)
+        level, size = next((one for one in held if nodes <= one[1]), (None, len(self.leaf_of)))
+        return level, -(-nodes // self.sizes[0]) < -(-size // self.sizes[0])
 
     @property
     def weights(self) -> dict[str, int]:
@@ -67,42 +81,43 @@ def read_topology(part: Part | None, nodes: Iterable[str]) -> Topology:
     if part is None:
         return Topology()
     try:
-        switches, names = _of_yaml(part.raw) if part.text is None else _of_text(part.text)
+        switches, names, size = _of_yaml(part.raw) if part.text is None else _of_text(part.text)
         if not switches:
             return Topology()
         _check(switches)
-        return _levels(switches, names, nodes)
+        return _levels(switches, names, nodes, size)
     except InvalidInputError as error:
         raise error.inside(part.file) from None
 
 
-def _of_text(text: str) -> tuple[dict[str, _Switch], list[str]]:
+def _of_text(text: str) -> tuple[dict[str, _Switch], list[str], int]:
     """Read topology.conf, or what `scontrol show topology` prints."""
     switches: dict[str, _Switch] = {}
     groups: list[tuple[str, ...]] = []
     lists = HostLists()
-    size = 0
+    size = nodes = 0
     for number, line in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         pairs = {k.lower(): v for k, v in PAIR.findall(line.partition("#")[0])}
         try:
             if "aggregatedblock" in pairs:
                 groups.append(_hosts(lists, pairs["aggregatedblock"], ()))
             elif "blocksizes" in pairs:
-                size = _group_size(pairs["blocksizes"].split(","), ())
+                nodes, size = _group_size(pairs["blocksizes"].split(","), ())
             elif name := pairs.get("switchname") or pairs.get("blockname"):
                 children = _hosts(lists, pairs.get("switches", ""), ())
                 below = () if children else _hosts(lists, pairs.get("nodes", ""), ())
                 _put(switches, name, _Switch(below, children), ())
+                nodes = nodes or small_number(pairs.get("blocksize", "")) or 0
         except InvalidInputError as error:
             error.line = number
             raise
     blocks = any(key in text for key in ("BlockName=", "blockname="))
     if blocks and not groups and size > 1:
         groups = _grouped(list(switches), size)
-    return _with_groups(switches, groups) if blocks else (switches, [LEAF])
+    return _with_groups(switches, groups, nodes) if blocks else (switches, [LEAF], 0)
 
 
-def _of_yaml(raw: Any) -> tuple[dict[str, _Switch], list[str]]:
+def _of_yaml(raw: Any) -> tuple[dict[str, _Switch], list[str], int]:
     """Read topology.yaml: the topology that is the cluster's default, else the first."""
     entries = [entry for entry in raw if isinstance(entry, dict)]
     chosen = next((e for e in entries if e.get("cluster_default") is True), entries[0])
@@ -124,17 +139,22 @@ def _of_yaml(raw: Any) -> tuple[dict[str, _Switch], list[str]]:
             _put(switches, row.get(one), _Switch(below, children), path)
         if kind == "block":
             sizes = section.get("block_sizes") or []
-            size = _group_size(sizes if isinstance(sizes, list) else [sizes], (at, kind))
-            return _with_groups(switches, _grouped(list(switches), size) if size > 1 else [])
-    return switches, [LEAF]
+            nodes, size = _group_size(sizes if isinstance(sizes, list) else [sizes], (at, kind))
+            groups = _grouped(list(switches), size) if size > 1 else []
+            return _with_groups(switches, groups, nodes)
+    return switches, [LEAF], 0
 
 
-def _group_size(sizes: Sequence[Any], path: tuple[str | int, ...]) -> int:
-    """Return how many blocks the next larger size groups, 1 if there is none."""
+def _group_size(sizes: Sequence[Any], path: tuple[str | int, ...]) -> tuple[int, int]:
+    """Return the smallest size of blocks, and how many the next larger one groups, 1 if none is.
+
+    The size is 0 where there is none.
+    """
     numbers = [str(size).strip() for size in sizes]
     if not all(n.isascii() and n.isdigit() and int(n[:9]) > 0 and len(n) < 9 for n in numbers):
         raise InvalidInputError("expected block sizes such as 18,36", path=path, value=sizes)
-    return int(numbers[1]) // int(numbers[0]) if len(numbers) > 1 else 1
+    first, *others = map(int, numbers or ["0"])
+    return first, others[0] // first if others else 1
 
 
 def _grouped(blocks: Sequence[str], size: int) -> list[tuple[str, ...]]:
@@ -142,14 +162,15 @@ def _grouped(blocks: Sequence[str], size: int) -> list[tuple[str, ...]]:
 
 
 def _with_groups(
-    switches: dict[str, _Switch], groups: Sequence[tuple[str, ...]]
-) -> tuple[dict[str, _Switch], list[str]]:
-    """Add aggregated blocks of the smallest size above the blocks."""
+    switches: dict[str, _Switch], groups: Sequence[tuple[str, ...]], nodes: int
+) -> tuple[dict[str, _Switch], list[str], int]:
+    """Add aggregated blocks of the smallest size above the blocks; return the nodes of a block."""
+    nodes = nodes or max((len(one.nodes) for one in switches.values()), default=0)
     smallest = min(map(len, groups), default=0)
     for group in groups:
         if len(group) == smallest > 1:
             _put(switches, "+".join((group[0], group[-1])), _Switch((), group), ())
-    return switches, [BLOCK, "aggregated-block"]
+    return switches, [BLOCK, "aggregated-block"], nodes
 
 
 def _put(
@@ -198,7 +219,9 @@ def _check(switches: dict[str, _Switch]) -> None:
         raise InvalidInputError(f"expected at most {MAX_LEVELS} levels", show_value=False)
 
 
-def _levels(switches: dict[str, _Switch], names: list[str], nodes: Iterable[str]) -> Topology:
+def _levels(
+    switches: dict[str, _Switch], names: list[str], nodes: Iterable[str], size: int
+) -> Topology:
     top = max(switch.height for switch in switches.values())
     levels = [names[h] if h < len(names) else f"switch-{h}" for h in range(top + 1)]
     domains: list[DomainEntry] = []
@@ -220,7 +243,9 @@ def _levels(switches: dict[str, _Switch], names: list[str], nodes: Iterable[str]
     for node in nodes:
         if node not in leaf_of:
             leaf_of[node] = hang(f"{node}+alone", 0, None)
-    return Topology(tuple(reversed(levels)), tuple(domains), leaf_of)
+    together = min((len(one.children) for one in switches.values() if one.children), default=0)
+    sizes = tuple(filter(None, (size, size * together)))
+    return Topology(tuple(reversed(levels)), tuple(domains), leaf_of, sizes)
 
 
 # Slurm's nodes as hosts, and which of them a job may use.
@@ -619,10 +644,10 @@ def tell_part(reservation: SlurmReservation, caveats: Caveats, book: Bookkeeping
 
 
 def tell_flags(reservation: SlurmReservation, caveats: Caveats) -> None:
-    """Tell of its nodes what is not read of a reservation."""
-    for caveat in caveats.of.get("reservations", {}).get((reservation.name,), ()):
+    """Tell of its nodes if a reservation has flags that are not known."""
+    if OF_HOSTS.caveat() in caveats.of.get("reservations", {}).get((reservation.name,), ()):
         for name in reservation.node_list:
-            caveats.add(name, caveat)
+            caveats.add(name, OF_HOSTS.caveat())
 
 
 def tell_reserved(name: str, node: SlurmNode, caveats: Caveats, book: Bookkeeping) -> None:

@@ -18,6 +18,7 @@ from placewright.instances.converters.slurm.texts import (
     Gres,
     HostLists,
     Minutes,
+    Moment,
     Number,
     Record,
     Text,
@@ -347,10 +348,10 @@ class SlurmJob(Record):
     hold: Truth = False
     requeue: Truth = False
     dependency: Text = ""
-    submit_time: Number = None
-    eligible_time: Number = None
-    start_time: Number = None
-    last_sched_evaluation: Number = None
+    submit_time: Moment = None
+    eligible_time: Moment = None
+    start_time: Moment = None
+    last_sched_evaluation: Moment = None
     time_limit: Minutes = None
     node_count: Number = None
     max_nodes: Number = None
@@ -385,6 +386,7 @@ class SlurmJob(Record):
     flags: Words = ()
     het_job_id: Number = None
     het_job_offset: Number = None
+    het_job_id_set: Text = ""
     array_job_id: Number = None
     array_task_id: Number = None
     array_task_string: Text = ""
@@ -569,7 +571,7 @@ class SlurmLicence(Record):
 class Dump(Record):
     """A file of jobs or nodes: the moment that it is of."""
 
-    last_update: Number = None
+    last_update: Moment = None
 
 
 # Records of a dump out of plain values, with the file in each error.

@@ -131,7 +131,9 @@ def asked_of(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
         return _per_node(job, gpus, room, nodes)
     if nodes.most == 1:
         cpu, memory = _total(job, 1, gpus.total())
-        return Asked([(Shape(1, gpus, room.whole_cores(cpu // 1000) * 1000, memory, most=1),)])
+        cpus = room.whole_cores(cpu // 1000)
+        memory = max(memory, (job.memory_per_cpu or 0) * cpus)
+        return Asked([(Shape(1, gpus, cpus * 1000, memory, most=1),)])
     if job.exclusive:
         return _alone(job, gpus, room, nodes)
     number = gpus.total()

@@ -40,7 +40,10 @@ _UNREAD: Mapping[str, re.Pattern[str]] = {
         r"\b(bf_max_job_(?:user|part|assoc|user_part)|bf_(?:min_prio|min_age|job_part_count)_reserve"
         r"|assoc_limit_stop|bf_one_resv_per_job|extra_constraints)\b"
     ),
-    "SelectTypeParameters": re.compile(r"(?i)\b(CR_Socket(?:_Memory)?|CR_ONE_TASK_PER_CORE)\b"),
+    "SelectTypeParameters": re.compile(
+        r"(?i)\b(CR_Socket(?:_Memory)?|CR_ONE_TASK_PER_CORE"
+        r"|ENFORCE_BINDING_GRES|ONE_TASK_PER_SHARING_GRES)\b"
+    ),
     "PreemptParameters": re.compile(r"\b(min_exempt_priority|strict_order|youngest_first)\b"),
     "PreemptMode": re.compile(r"\b(PRIORITY)\b"),
 }

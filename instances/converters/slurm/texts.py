@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from placewright.instances.checks.cluster import MAX_HOSTS
-from placewright.instances.documents.base import MAX_AMOUNT
+from placewright.instances.documents.base import MAX_AMOUNT, MAX_NOW
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
 
 MAX_TEXT = 1_000_000
@@ -67,6 +67,13 @@ def _minutes(value: Any) -> int | None:
     return number(value)
 
 
+def _moment(value: Any) -> int | None:
+    moment = number(value)
+    if moment is not None and moment > MAX_NOW:
+        raise ValueError("expected seconds since 1970, of a time before the year 10000")
+    return moment
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
@@ -97,6 +104,7 @@ def _flag(value: Any) -> bool:
 
 
 Number = Annotated[int | None, BeforeValidator(number)]
+Moment = Annotated[int | None, BeforeValidator(_moment)]
 Minutes = Annotated[int | None, BeforeValidator(_minutes)]
 Text = Annotated[str, BeforeValidator(_text)]
 Words = Annotated[tuple[str, ...], BeforeValidator(words)]

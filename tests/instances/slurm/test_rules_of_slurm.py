@@ -9,6 +9,7 @@ from slurm_dumps import convert, job, node, reason, running, write_dump
 
 from placewright.instances.converters import read_slurm
 from placewright.instances.documents.caveats import caveats_of
+from placewright.instances.errors import InvalidInputError
 
 HOUR = "PartitionName=p State=UP MaxTime=01:00:00\n"
 FOREVER = {"set": True, "infinite": True, "number": 0}
@@ -77,6 +78,8 @@ def test_what_slurm_starts_may_start(tmp_path, asked, texts):
         ({"flags": ["SPREAD_JOB", "JOB_WAS_RUNNING"]}, {}, ["spread-job"]),
         ({"flags": ["GRES_ENFORCE_BIND"]}, {}, ["gres-flags"]),
         ({"flags": ["A_NEW_ONE"]}, {}, ["job-flags"]),
+        ({"job_size_str": ["2,4"]}, {}, ["node-numbers"]),
+        ({"reboot": True}, {}, ["reboot"]),
         ({"job_state": ["PENDING", "PAUSED"]}, {}, ["unknown-word"]),
         ({}, {"partitions": "PartitionName=p OverSubscribe=FORCE:4\n"}, ["shared-cores"]),
         ({}, {"partitions": "PartitionName=p OverSubscribe=FORCE:1\n"}, []),
@@ -194,9 +197,10 @@ def test_a_node_that_is_to_boot_takes_jobs_as_long_as_others_run(tmp_path, state
 def test_a_reserved_node_is_told_of_where_the_dump_has_no_reservations(tmp_path):
     nodes = [node("h0", state=["IDLE", "RESERVED"])]
     assert told(convert(tmp_path, [waiting()], nodes), of="host") == ["reserved-for"]
-    daily = RESERVED.format("bob", "(null)").replace("Nodes", "Flags=TIME_FLOAT Nodes")
-    made = convert(tmp_path, [waiting()], nodes, reservations=daily)
-    assert told(made, of="host") == ["reservation-flags"]
+    for flag, rules in (("TIME_FLOAT", ["reservation-kind"]), ("DAILY", []), ("MAINT", [])):
+        text = RESERVED.format("bob", "(null)").replace("Nodes", f"Flags={flag} Nodes")
+        made = convert(tmp_path, [waiting()], nodes, reservations=text)
+        assert told(made, of="host") == rules
 
 
 def test_tasks_of_an_array_are_limited_by_their_number_as_well(tmp_path):
@@ -208,3 +212,60 @@ def test_a_job_whose_nodes_power_up_holds_them(tmp_path):
     one = running(1, ("h0", 1, 1, "gpu:1"))
     made = convert(tmp_path, [{**one, "job_state": "POWER_UP_NODE"}])
     assert made.round.jobs[0].running
+
+
+BLOCKS = "".join(f"BlockName=b{i} Nodes=h[{2 * i}-{2 * i + 1}]\n" for i in range(4))
+SHOWN = BLOCKS.replace("]\n", "] BlockSize=2 BlockIndex=0\n") + (
+    "AggregatedBlock=b[0-1] Nodes=h[0-3] BlockSize=4\nAggregatedBlock=b[2-3] BlockSize=4\n"
+)
+
+
+@pytest.mark.parametrize("topology", [BLOCKS + "BlockSizes=2,4\n", SHOWN])
+@pytest.mark.parametrize(
+    ("asked", "level", "told"),
+    [
+        ({"node_count": 1}, None, False),
+        ({"node_count": 2}, "block", False),
+        ({"node_count": 3}, "aggregated-block", False),
+        ({"node_count": 5}, None, True),
+        ({"node_count": 2, "max_nodes": 4}, "block", False),
+        ({"node_count": 2, "segment_size": 1}, None, False),
+    ],
+)
+def test_a_job_is_in_one_block_that_is_large_enough(tmp_path, topology, asked, level, told):
+    nodes = [node(f"h{i}") for i in range(8)]
+    made = convert(tmp_path, [waiting(**asked)], nodes, topology=topology)
+    assert {option.required for option in made.round.jobs[0].options} == {level}
+    assert any("in how few blocks" in what for what in made.book.unsaid) is told
+
+
+def test_a_running_job_in_two_blocks_does_not_move(tmp_path):
+    jobs = [
+        running(1, ("h0", 1, 1, "gpu:8"), ("h1", 1, 1, "gpu:8"), tres_per_node="gpu:8"),
+        running(2, ("h3", 1, 1, "gpu:8"), ("h4", 1, 1, "gpu:8"), tres_per_node="gpu:8"),
+    ]
+    nodes = [node(f"h{i}") for i in range(8)]
+    made = convert(tmp_path, jobs, nodes, movable=True, topology=SHOWN)
+    found = {one.name: (one.running.pinned, one.options[0].required) for one in made.round.jobs}
+    assert found == {"1": (False, "block"), "2": (True, None)}
+
+
+def test_a_heterogeneous_job_is_whole_or_left_out(tmp_path):
+    first = waiting(het_job_id=1, het_job_offset=0, het_job_id_set="1-2")
+    second = {**running(2, ("h0", 1, 1, "gpu:1")), "het_job_id": 1, "het_job_offset": 1}
+    made = convert(tmp_path, [first])
+    assert reason(made, "1") == "heterogeneous, and the dump does not have all components"
+    made = convert(tmp_path, [first, second])
+    assert not made.round.jobs
+    assert [one.host for one in made.round.reservations] == ["h0"]
+
+
+def test_a_time_that_is_none_takes_no_other_job_with_it(tmp_path):
+    """Before, it was the time of the round, by which running jobs had run for ever."""
+    write_dump(tmp_path, [waiting(), job(2, submit_time=10**12)], [node("h0")])
+    with pytest.raises(InvalidInputError, match=r"jobs\[1\]\.submit_time: 10{12}: expected sec"):
+        read_slurm([tmp_path])
+    made = read_slurm([tmp_path], lenient=True)
+    assert [one.name for one in made.round.jobs] == ["1"]
+    write_dump(tmp_path, [waiting(submit_time=10**9)], [node("h0")])
+    assert read_slurm([tmp_path], now=10**6).round.now == 10**6
