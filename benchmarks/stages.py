@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.report import ERROR, OURS, Row
 from placewright import Round, solve_round, verify
-from placewright.rounds.replay.pipelines import RULES, play
+from placewright.rounds.replay.pipelines import RULES, Pipelines
 
 __all__ = ["Case", "cases", "run"]
 
@@ -122,8 +122,9 @@ def run(chosen: Sequence[Case], *, quick: bool) -> Iterator[Row]:  # noqa: ARG00
                 cpu_seconds=spent[1],
                 figures={"tasks": tasks},
             )
+            pipelines = Pipelines(round_)
             for rule in RULES:
-                value = _value(round_, play(round_, rule))
+                value = _value(round_, pipelines.play(rule))
                 gap = _gap(value, bound)
                 yield Row(
                     case.stream,

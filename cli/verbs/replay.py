@@ -343,7 +343,7 @@ def _play_pipelines(file: str, policies: list[str], apart_s: int, output_format:
     from placewright.instances.io.files import load_round
     from placewright.instances.policies import STAGES
     from placewright.rounds import solve_round
-    from placewright.rounds.replay.pipelines import RULES, arrivals, measured, play
+    from placewright.rounds.replay.pipelines import RULES, Pipelines
 
     known = [rule.replace("_", "-") for rule in RULES] + ["rounds"]
     for name in policies:
@@ -354,11 +354,12 @@ def _play_pipelines(file: str, policies: list[str], apart_s: int, output_format:
     if round_.policy.spec is not STAGES:
         problem = f"expected policy {STAGES.name}"
         raise InvalidInputError(problem, ("policy", "formulation"), round_.policy.formulation)
-    came, found = arrivals(round_, apart_s), {}
+    pipelines, found = Pipelines(round_), {}
+    came = pipelines.arrivals(apart_s)
     decide = partial(solve_round, time_limit=SECONDS)
     for name in policies:
         how = decide if name == "rounds" else name.replace("-", "_")
-        found[name] = measured(round_, play(round_, how, came), came)
+        found[name] = pipelines.measured(pipelines.play(how, came), came)
     if output_format is Format.JSON:
         document = {"kind": "Pipelines", "round": round_.name, "apart_s": apart_s}
         typer.echo(json.dumps(document | {"policies": found}, indent=2))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from random import Random
 
-from fuzz.book.features import features
-from fuzz.book.gangs import fault, plans
-from fuzz.book.reason_details import untrue
+from fuzz.book.gangs import plans
 from fuzz.drawing import chance
 from fuzz.policies import gang, priorities
-from fuzz.policies.gang import SETTINGS
-from fuzz.policy import Policy, Raw
+from fuzz.policy import Raw
 
 MAX_PLANS = 3_000
 CLASSES = {
@@ -74,12 +72,4 @@ def _asked(rng: Random) -> Raw:
     return asked
 
 
-POLICY = Policy(
-    "links",
-    draw,
-    partial(plans, most=MAX_PLANS),
-    SETTINGS,
-    untrue=untrue,
-    fault=fault,
-    features=features,
-)
+POLICY = replace(gang.POLICY, name="links", draw=draw, plans=partial(plans, most=MAX_PLANS))

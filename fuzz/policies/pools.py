@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 
-from fuzz.book.features import features
-from fuzz.book.gangs import fault, plans
-from fuzz.book.reason_details import untrue
+from fuzz.book.gangs import plans
 from fuzz.drawing import chance
 from fuzz.drawing_pools import draw_pools
 from fuzz.policies import gang, priorities
-from fuzz.policies.gang import SETTINGS
-from fuzz.policy import Policy, Raw
+from fuzz.policy import Raw
 
 MAX_PLANS = 2_000
 
@@ -24,12 +22,4 @@ def draw(rng: Random) -> Raw:
     return round_
 
 
-POLICY = Policy(
-    "pools",
-    draw,
-    partial(plans, most=MAX_PLANS),
-    SETTINGS,
-    untrue=untrue,
-    fault=fault,
-    features=features,
-)
+POLICY = replace(gang.POLICY, name="pools", draw=draw, plans=partial(plans, most=MAX_PLANS))

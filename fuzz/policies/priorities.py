@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from fuzz.book.features import features
-from fuzz.book.gangs import fault, plans
-from fuzz.book.reason_details import untrue
+from fuzz.book.gangs import plans
 from fuzz.drawing import NOW, chance, costs, numbers_of_hosts, settle
 from fuzz.drawing_caps import draw_caps, draw_leave
-from fuzz.policies.gang import SETTINGS, disruption_limits
-from fuzz.policy import Policy, Raw
+from fuzz.policies import gang
+from fuzz.policy import Raw
 
 PRIORITIES = (0, 1, 1, 2, 2)
 LOW = (0, 0, 0, 0, 1, 1)
@@ -178,7 +177,7 @@ def _policy(rng: Random, round_: Raw) -> Raw:
         policy["vacate"] = [rng.choice(round_["cluster"]["hosts"])["name"]]
         terms.insert(rng.randint(0, len(terms)), "remaining")
     if chance(rng, 0.25):
-        policy["limits"] = {"disruption": disruption_limits(rng)}
+        policy["limits"] = {"disruption": gang.disruption_limits(rng)}
     return policy
 
 
@@ -196,12 +195,4 @@ def _spoil(rng: Random, job: Raw) -> None:
             group["hosts"] = [UNKNOWN]
 
 
-POLICY = Policy(
-    "priorities",
-    draw,
-    partial(plans, most=MAX_PLANS),
-    SETTINGS,
-    untrue=untrue,
-    fault=fault,
-    features=features,
-)
+POLICY = replace(gang.POLICY, name="priorities", draw=draw, plans=partial(plans, most=MAX_PLANS))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 
-from fuzz.book.features import features
-from fuzz.book.gangs import fault, plans
-from fuzz.book.reason_details import untrue
+from fuzz.book.gangs import plans
 from fuzz.drawing import chance, options
 from fuzz.policies import gang, priorities
-from fuzz.policies.gang import SETTINGS
-from fuzz.policy import Policy, Raw
+from fuzz.policy import Raw
 
 MAX_PLANS = 600
 """Few, as in `priorities`: many rounds are to be played."""
@@ -46,12 +44,4 @@ def draw(rng: Random) -> Raw:
     return round_
 
 
-POLICY = Policy(
-    "sizes",
-    draw,
-    partial(plans, most=MAX_PLANS),
-    SETTINGS,
-    untrue=untrue,
-    fault=fault,
-    features=features,
-)
+POLICY = replace(gang.POLICY, name="sizes", draw=draw, plans=partial(plans, most=MAX_PLANS))

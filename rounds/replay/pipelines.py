@@ -29,66 +29,62 @@ RULES = ("fifo", "fair", "shortest", "critical_path")
 Decide: TypeAlias = Callable[[Round], Plan]
 
 
-def play(
-    round_: Round, how: str | Decide, submitted: Mapping[str, int] | None = None
-) -> dict[str, int]:
-    """Return when each job that was pending is done.
+class Pipelines:
+    """The pending jobs of a round of policy `stages`, to be played as often as one likes."""
 
-    Parameters
-    ----------
-    round_
-        Of policy `stages`.
-    how
-        A rule, or what decides a round.
-    submitted
-        Seconds on the round's clock at which jobs come; `now` for all others. None comes before
-        those that it waits for.
-    """
-    problem = compile_stages(round_)
-    names = [round_.jobs[j].name for j in problem.jobs]
-    given = submitted or {}
-    comes = np.array([given.get(name, round_.now) - round_.now for name in names], dtype=np.int64)
-    for j in problem.order:
-        for k in problem.successors[j]:
-            comes[k] = max(comes[k], comes[j])
-    if not isinstance(how, str):
-        return _by_rounds(round_, how, dict(zip(names, (round_.now + comes).tolist(), strict=True)))
-    problem = replace(problem, release=np.maximum(problem.release, comes))
-    ends = problem.ends(_Rule(problem, how, comes).schedule())
-    return dict(zip(names, (round_.now + ends).tolist(), strict=True))
+    def __init__(self, round_: Round) -> None:
+        self._round, self._problem = round_, compile_stages(round_)
+        self._names = [round_.jobs[j].name for j in self._problem.jobs]
+        of_jobs = pipelines_of(self._problem).tolist()
+        self._pipeline: dict[str, int] = dict(zip(self._names, of_jobs, strict=True))
 
+    def play(self, how: str | Decide, submitted: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Return when each job that was pending is done.
 
-def arrivals(round_: Round, apart_s: int) -> dict[str, int]:
-    """Return when each pending job comes if pipelines do so far apart, in order of the round."""
-    number: dict[int, int] = {}
-    return {
-        name: round_.now + apart_s * number.setdefault(pipeline, len(number))
-        for name, pipeline in _named(round_)
-    }
+        Parameters
+        ----------
+        how
+            A rule, or what decides a round.
+        submitted
+            Seconds on the round's clock at which jobs come; `now` for all others. None comes
+            before those that it waits for.
+        """
+        problem, now, given = self._problem, self._round.now, submitted or {}
+        comes = np.array([given.get(name, now) - now for name in self._names], dtype=np.int64)
+        for j in problem.order:
+            for k in problem.successors[j]:
+                comes[k] = max(comes[k], comes[j])
+        if not isinstance(how, str):
+            return _by_rounds(self._round, how, self._by_name(comes))
+        problem = replace(problem, release=np.maximum(problem.release, comes))
+        return self._by_name(problem.ends(_Rule(problem, how, comes).schedule()))
 
+    def _by_name(self, seconds: Ints) -> dict[str, int]:
+        """Return times on the round's clock from seconds after now (jobs,)."""
+        return dict(zip(self._names, (self._round.now + seconds).tolist(), strict=True))
 
-def measured(
-    round_: Round, ends: Mapping[str, int], submitted: Mapping[str, int]
-) -> dict[str, float]:
-    """Return how long pipelines took: their mean and 99th percentile, and until all was done."""
-    came, done = dict[int, int](), dict[int, int]()
-    for name, pipeline in _named(round_):
-        came[pipeline] = min(came.get(pipeline, submitted[name]), submitted[name])
-        done[pipeline] = max(done.get(pipeline, 0), ends[name])
-    took = np.array([done[one] - came[one] for one in came] or [0])
-    return {
-        "pipelines": len(came),
-        "jct_mean_s": float(took.mean()),
-        "jct_p99_s": float(np.percentile(took, 99)),
-        "makespan_s": max(ends.values(), default=round_.now) - round_.now,
-    }
+    def arrivals(self, apart_s: int) -> dict[str, int]:
+        """Return when each job comes if pipelines do so far apart, in order of the round."""
+        number: dict[int, int] = {}
+        return {
+            name: self._round.now + apart_s * number.setdefault(pipeline, len(number))
+            for name, pipeline in self._pipeline.items()
+        }
 
-
-def _named(round_: Round) -> list[tuple[str, int]]:
-    """Return the pending jobs by name with their pipelines."""
-    problem = compile_stages(round_)
-    names = [round_.jobs[j].name for j in problem.jobs]
-    return list(zip(names, pipelines_of(problem).tolist(), strict=True))
+    def measured(self, ends: Mapping[str, int], submitted: Mapping[str, int]) -> dict[str, float]:
+        """Return how long pipelines took: mean and 99th percentile, and until all was done."""
+        came, done = dict[int, int](), dict[int, int]()
+        for name, pipeline in self._pipeline.items():
+            came[pipeline] = min(came.get(pipeline, submitted[name]), submitted[name])
+            done[pipeline] = max(done.get(pipeline, 0), ends[name])
+        took = np.array([done[one] - came[one] for one in came] or [0])
+        now = self._round.now
+        return {
+            "pipelines": len(came),
+            "jct_mean_s": float(took.mean()),
+            "jct_p99_s": float(np.percentile(took, 99)),
+            "makespan_s": max(ends.values(), default=now) - now,
+        }
 
 
 def pipelines_of(problem: Problem) -> Ints:

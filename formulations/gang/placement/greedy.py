@@ -185,7 +185,9 @@ def place_near(placement: Placement, choice: Choice, job: int) -> list[TaskPlace
     if job == ANY_JOB or len(choice.groups) > 1 or choice.is_tied or choice.uses:
         return place_choice(placement, choice)
     problem = placement.problem
-    held = _milli_on_hosts(problem, job)
+    held = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
+    for host, milli in problem.milli_held(job, least=1).items():
+        held[host] = milli
     homes = np.flatnonzero(held)
     near = [homes]
     if group.count > 1:
@@ -210,15 +212,6 @@ def place_near(placement: Placement, choice: Choice, job: int) -> list[TaskPlace
             for _ in range(n)
         ]
     return place_choice(placement, choice)
-
-
-def _milli_on_hosts(problem: Problem, job: int) -> Ints:
-    """Return the milli-GPU that a running job held on each host, at least 1 where it had a task."""
-    groups = problem.choice_of(job).groups
-    held = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
-    for group, _, host, _ in problem.running[job].places:
-        held[host] += max(int(problem.shape_gpu[groups[group].shape]), 1)
-    return held
 
 
 def lift_all(placement: Placement, choice: Choice, puts: list[TaskPlacement]) -> None:

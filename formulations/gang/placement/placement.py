@@ -298,14 +298,12 @@ class Placement(HostState):
 
     def resizes_in_place(self, job: int) -> bool:
         """Whether a job that resizes takes no more milli-GPU on any host, or less on none."""
-        problem, running = self.problem, self.problem.running[job]
-        start = self._starts[self._start_of[job]]
-        before, after = (problem.classes[start.job_class].choices[o] for o in (0, start.choice))
+        problem, start = self.problem, self._starts[self._start_of[job]]
+        groups = problem.classes[start.job_class].choices[start.choice].groups
         more: Counter[int] = Counter()
         for put in start.tasks:
-            more[put.host] += put.count * int(problem.shape_gpu[after.groups[put.group].shape])
-        for group, _, host, _ in running.places:
-            more[host] -= int(problem.shape_gpu[before.groups[group].shape])
+            more[put.host] += put.count * int(problem.shape_gpu[groups[put.group].shape])
+        more.subtract(problem.milli_held(job))
         return min(more.values()) >= 0 or max(more.values()) <= 0
 
     def may_resize(self, job: int) -> bool:

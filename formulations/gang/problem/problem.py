@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -397,6 +398,14 @@ class Problem:
         """
         choices = self.classes[self.class_of[job]].choices
         return next(c for c in choices if option is None or c.index == option)
+
+    def milli_held(self, job: int, least: int = 0) -> Counter[int]:
+        """Return the milli-GPU that a running job holds by host, `least` or more for each task."""
+        running, held = self.running[job], Counter[int]()
+        groups = self.classes[running.job_class].choices[0].groups
+        for group, _, host, _ in running.places:
+            held[host] += max(int(self.shape_gpu[groups[group].shape]), least)
+        return held
 
     @cached_property
     def running_value(self) -> int:

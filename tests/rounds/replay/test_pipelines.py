@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from placewright import Round, solve_round
-from placewright.rounds.replay.pipelines import play
+from placewright.rounds.replay.pipelines import Pipelines
 
 
 def stage(name: str, seconds: int, after: Sequence[str] = (), count: int = 1) -> Any:
@@ -36,13 +36,14 @@ def two_pipelines() -> Round:
     ],
 )
 def test_rules_begin_what_fits_in_their_order(rule: str, ends: dict[str, int]) -> None:
-    assert play(two_pipelines(), rule) == ends
+    assert Pipelines(two_pipelines()).play(rule) == ends
 
 
 def test_rounds_are_decided_whenever_something_ends_or_comes() -> None:
     solve = partial(solve_round, time_limit=5, isolation="none")
-    assert play(two_pipelines(), solve) == {"c": 2, "d": 3, "a": 8, "b": 12}
-    early = play(two_pipelines(), "fifo", {"a": 1, "b": 0})
+    pipelines = Pipelines(two_pipelines())
+    assert pipelines.play(solve) == {"c": 2, "d": 3, "a": 8, "b": 12}
+    early = pipelines.play("fifo", {"a": 1, "b": 0})
     assert early == {"c": 2, "d": 3, "a": 9, "b": 13}
-    late = play(two_pipelines(), solve, {"c": 3, "d": 3})
+    late = pipelines.play(solve, {"c": 3, "d": 3})
     assert late == {"a": 8, "b": 12, "c": 6, "d": 7}

@@ -619,13 +619,15 @@ def add_budget_rows(
 def _stay(m: HostModel, mine: Sequence[int]) -> None:
     """Keep a job, whose entries are `mine`, where it is, at whatever size."""
     m.model.row("pinned place", [m.kept[mine[0]], m.y[mine[0]]], [1.0, -1.0], lower=0.0)
-    places = np.flatnonzero(m.stays.entry == mine[0])
-    hosts, held = m.stays.host[places], m.problem.shape_gpu[m.stay_shape[places]]
+    held, hosts = (
+        m.problem.milli_held(m.entries[mine[0]].job),
+        m.stays.host[m.stays.entry == mine[0]],
+    )
     sets = [t for t, one in enumerate(m.task_sets) if one.users[0][0] in mine[1:]]
     x, away = np.isin(m.x_set, sets), np.flatnonzero(np.isin(m.away_set, sets))
     kept: list[Ints] = []
     for h in np.unique(hosts).tolist():
-        w = m.model.variables("kept milli-GPU", 1, upper=held[hosts == h].sum())
+        w = m.model.variables("kept milli-GPU", 1, upper=held[int(m.hosts[h])])
         there = np.flatnonzero(x & (m.x_host == h))
         row = m.model.row("pinned place", w, 1.0, upper=0.0)
         m.model.add(row, m.x[there], -m.problem.shape_gpu[m.x_shape[there]])
@@ -634,7 +636,7 @@ def _stay(m: HostModel, mine: Sequence[int]) -> None:
     row = m.model.row("pinned place", np.concatenate(kept), 1.0, lower=0.0)
     for e in mine[1:]:
         asked = sum(group.milli_gpu for group in m.choice(m.entries[e]).groups)
-        m.model.add(row, m.y[e], -min(asked, int(held.sum())))
+        m.model.add(row, m.y[e], -min(asked, held.total()))
 
 
 def _limit(m: HostModel, most: int | None, parts: Sequence[tuple[int, int, int]]) -> None:
