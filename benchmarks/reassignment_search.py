@@ -17,7 +17,7 @@ from benchmarks.reassignment import Reassignment, broken_rules, cost_of
 from placewright.array_types import Bools, Floats, Ints
 from placewright.solver import Limits, Model, Worker
 
-__all__ = ["Answer", "neighbourhood_model", "search"]
+__all__ = ["neighbourhood_model", "search"]
 
 START, LEAST, MOST = 250, 60, 10_000
 """Binary variables of a neighbourhood: at first, at least, at most."""
@@ -36,14 +36,6 @@ SWAPS = 5
 GAP = 1e-5
 
 PLENTY = 1 << 40
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """The machine of each process (P,), and a bound where the whole problem was one program."""
-
-    assignment: Ints
-    bound: float | None
 
 
 @dataclass(slots=True)
@@ -267,20 +259,16 @@ class _Counts:
 
     def _swapped(self, first: int, second: int) -> bool:
         """Swap two processes if that breaks no rule, and say whether."""
-        places = self.now[first], self.now[second]
+        homes = self.now[first], self.now[second]
         self._count(first, -1)
         self._count(second, -1)
-        done = False
-        if self._fits(first)[places[1]]:
-            self.now[first] = places[1]
+        if done := bool(self._fits(first)[homes[1]]):
+            self.now[first] = homes[1]
             self._count(first, 1)
-            if done := bool(self._fits(second)[places[0]]):
-                self.now[second] = places[0]
-            else:
-                self._count(first, -1)
-                self.now[first] = places[0]
-        if not done:
-            self._count(first, 1)
+            done = bool(self._fits(second)[homes[0]])
+            self._count(first, -1)
+            self.now[[first, second]] = homes[::-1] if done else homes
+        self._count(first, 1)
         self._count(second, 1)
         return done
 
@@ -339,10 +327,11 @@ def search(
     seconds: float,
     seed: int = 0,
     watch: Callable[[int], None] = lambda _: None,
-) -> Answer:
+) -> tuple[Ints, float | None]:
     """Improve the initial assignment for some seconds of CPU; `watch` is told each better cost.
 
-    Where all processes and machines fit into one neighbourhood and it is solved, that is the end.
+    Returns the machine of each process (P,), and a bound where the whole problem was one program:
+    where all processes and machines fit into one neighbourhood and it is solved, that is the end.
     """
     draw, size = np.random.default_rng(seed), START
     began = time.process_time()
@@ -375,8 +364,8 @@ def search(
                         watch(found)
                     now, cost = made, found
             if whole:
-                return Answer(now, outcome.bound)
+                return now, outcome.bound
             took = before - left()
             size = max(LEAST, int(size * SHRINK)) if took > SLICE_S else size
             size = min(MOST, int(size * GROW) + 1) if took < SLICE_S / 2 else size
-    return Answer(now, None)
+    return now, None

@@ -126,10 +126,9 @@ def _assigned(path: Path, backend: str, seconds: float, watch: Watch) -> Tried:
 
 def _reassigned(files: tuple[Path, Path], backend: str, seconds: float, watch: Watch) -> Tried:
     it = read_reassignment(*files)
-    found = search(it, backend, seconds, watch=watch)
-    bound = max(loads_bound(it), math.ceil((found.bound or 0) - 1e-6))
-    broken = broken_rules(it, found.assignment)
-    return Tried(cost_of(it, found.assignment), bound, "; ".join(broken[:3]))
+    found, proven = search(it, backend, seconds, watch=watch)
+    bound = max(loads_bound(it), math.ceil((proven or 0) - 1e-6))
+    return Tried(cost_of(it, found), bound, "; ".join(broken_rules(it, found)[:3]))
 
 
 def references(folder: Path) -> Iterator[Reference]:
@@ -155,7 +154,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def rows_of(one: Reference, backend: str, seconds: float) -> Iterator[Row]:
+def rows_of(one: Reference, seconds: float) -> Iterator[Row]:
     """Yield a row of what is published, and one of a run."""
     protocol = asdict(Protocol(seconds))
     row = Row(one.name, PUBLISHED, 0, "", note=one.by, protocol=protocol)
@@ -167,7 +166,7 @@ def rows_of(one: Reference, backend: str, seconds: float) -> Iterator[Row]:
         if not found or cost < found[-1][1]:
             found.append((round(time.monotonic() - began, 3), cost))
 
-    made = one.run(backend, seconds, watch)
+    made = one.run(one.backend, seconds, watch)
     row = Row(
         one.name,
         OURS,
@@ -177,7 +176,7 @@ def rows_of(one: Reference, backend: str, seconds: float) -> Iterator[Row]:
         wall_s=round(time.monotonic() - began, 3),
         cpu_s=round(cpu_seconds() - cpu, 3),
         found=found,
-        note=made.note or backend,
+        note=made.note or one.backend,
         protocol=protocol,
         machine=machine_text(),
         versions=versions(),
@@ -230,7 +229,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
     parser.add_argument("--only", default="*", metavar="PATTERN")
-    parser.add_argument("--backend")
     parser.add_argument("--seconds", type=float, help="else 300 and 60")
     chosen = parser.parse_args(arguments)
     with results_file(chosen.output) as (file, rows):
@@ -238,8 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for one in references(chosen.folder):
             if one.name in had or not fnmatchcase(one.name, chosen.only):
                 continue
-            backend, seconds = chosen.backend or one.backend, chosen.seconds or one.seconds
-            made = list(rows_of(one, backend, seconds))
+            made = list(rows_of(one, chosen.seconds or one.seconds))
             file.write("".join(row.line for row in made).encode())
             file.flush()
             rows += made

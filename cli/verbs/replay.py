@@ -354,9 +354,8 @@ def _play_pipelines(file: str, policies: list[str], apart_s: int, output_format:
     if round_.policy.spec is not STAGES:
         problem = f"expected policy {STAGES.name}"
         raise InvalidInputError(problem, ("policy", "formulation"), round_.policy.formulation)
-    pipelines, found = Pipelines(round_), {}
-    came = pipelines.arrivals(apart_s)
-    decide = partial(solve_round, time_limit=SECONDS)
+    pipelines, decide = Pipelines(round_), partial(solve_round, time_limit=SECONDS)
+    came, found = pipelines.arrivals(apart_s), {}
     for name in policies:
         how = decide if name == "rounds" else name.replace("-", "_")
         found[name] = pipelines.measured(pipelines.play(how, came), came)

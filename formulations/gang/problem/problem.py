@@ -401,9 +401,8 @@ class Problem:
 
     def milli_held(self, job: int, least: int = 0) -> Counter[int]:
         """Return the milli-GPU that a running job holds by host, `least` or more for each task."""
-        running, held = self.running[job], Counter[int]()
-        groups = self.classes[running.job_class].choices[0].groups
-        for group, _, host, _ in running.places:
+        groups, held = self.choice_of(job).groups, Counter[int]()
+        for group, _, host, _ in self.running[job].places:
             held[host] += max(int(self.shape_gpu[groups[group].shape]), least)
         return held
 

@@ -619,14 +619,11 @@ def add_budget_rows(
 def _stay(m: HostModel, mine: Sequence[int]) -> None:
     """Keep a job, whose entries are `mine`, where it is, at whatever size."""
     m.model.row("pinned place", [m.kept[mine[0]], m.y[mine[0]]], [1.0, -1.0], lower=0.0)
-    held, hosts = (
-        m.problem.milli_held(m.entries[mine[0]].job),
-        m.stays.host[m.stays.entry == mine[0]],
-    )
+    held = m.problem.milli_held(m.entries[mine[0]].job)
     sets = [t for t, one in enumerate(m.task_sets) if one.users[0][0] in mine[1:]]
     x, away = np.isin(m.x_set, sets), np.flatnonzero(np.isin(m.away_set, sets))
     kept: list[Ints] = []
-    for h in np.unique(hosts).tolist():
+    for h in np.unique(m.stays.host[m.stays.entry == mine[0]]).tolist():
         w = m.model.variables("kept milli-GPU", 1, upper=held[int(m.hosts[h])])
         there = np.flatnonzero(x & (m.x_host == h))
         row = m.model.row("pinned place", w, 1.0, upper=0.0)
