@@ -358,7 +358,7 @@ class EjectionMoves:
         `accounts` are given, only jobs of one of them stop. None if there is no such host.
         """
         shape, best, chosen, target = self.shape_of(start), max_loss, [], NOWHERE
-        rank = int(self.problem.shape_rank[shape])
+        rank, demand = int(self.problem.shape_rank[shape]), self.problem.shape_demand
         level_limit, lack = self._level_limit(rank), self.gpus_of(shape) - self.placement.whole
         least, before = self.movable.least_loss(lack, level_limit), self.num_moves
         least[~self.eligible_hosts(shape)] = np.inf
@@ -366,19 +366,21 @@ class EjectionMoves:
             if least[host] >= best:
                 break
             wanted, lost, found = int(lack[host]), 0.0, []
+            short = demand[shape] - self.placement.free[host]
             changes = [(shape, host, 1)]
             room = self.placement.pools.allow(changes)
             for mover in self.movable.preemptable(host, shape, int(level_limit[host]), accounts):
-                if (wanted <= 0 and room) or lost >= best:
+                if (wanted <= 0 and room and (short <= 0).all()) or lost >= best:
                     break
                 if mover.moved and not self.preempted_lawfully(mover.job):
                     continue
                 found.append(mover.number)
                 wanted, lost = wanted - mover.gpus, lost + mover.value_per_gpu * mover.gpus
+                short = short - demand[mover.shape]
                 if not room:
                     changes.append((mover.shape, host, -1))
                     room = self.placement.pools.allow(changes)
-            if wanted <= 0 and room and lost < best:
+            if wanted <= 0 and room and (short <= 0).all() and lost < best:
                 best, chosen, target = lost, found, host
         if target == NOWHERE:
             return None
@@ -420,14 +422,13 @@ class EjectionMoves:
         limit: Ints = np.minimum(rank, least_rank)
         return limit
 
-    def _best_fit(self, shape: int, excluded: int = NOWHERE) -> int | None:
+    def _best_fit(self, shape: int, excluded: Sequence[int] = ()) -> int | None:
         """Return the fullest host but `excluded` that fits a task (best fit); None if none does.
 
         Ties go to the GPU model of which most GPUs are free on hosts that fit the task.
         """
         num_tasks, whole = self.placement.fits(shape), self.placement.whole
-        if excluded != NOWHERE:
-            num_tasks[excluded] = 0
+        num_tasks[list(excluded)] = 0
         hosts = np.flatnonzero(num_tasks)
         if not len(hosts):
             return None
@@ -435,67 +436,85 @@ class EjectionMoves:
         free = np.bincount(model[hosts], weights=whole[hosts])
         return int(hosts[np.lexsort((-free[model[hosts]], whole[hosts]))[0]])
 
-    def _eject(self, shape: int, max_depth: int) -> int | None:
+    def _eject(self, shape: int, max_depth: int, clearing: Sequence[int] = ()) -> int | None:
         """Eject jobs from a host until it fits a task; return it, None if there is none.
 
-        Short chains are tried first; the longest are `max_depth` ejections deep.
+        Short chains are tried first; the longest are `max_depth` ejections deep. Nothing goes to
+        the hosts that are `clearing`, from which the chain began.
         """
         whole, size, eligible = (
             self.placement.whole,
             self.gpus_of(shape),
             self.eligible_hosts(shape),
         )
+        demand = self.problem.shape_demand
         # An ejected job takes as many GPUs elsewhere as it leaves.
         if whole[self.problem.open].sum() < size:
             return None
-        hosts = np.flatnonzero(
-            eligible & (whole < size) & (whole + self.movable.gpus_on_host >= size)
-        )
+        able = eligible & (whole < size) & (whole + self.movable.gpus_on_host >= size)
+        able[list(clearing)] = False
+        hosts = np.flatnonzero(able)
         hosts = hosts[np.argsort(-whole[hosts], kind="stable")]
         held, tuning = self.movable.gpus_of_shape[:, hosts], parameters.PARAMETERS.insertion
+        shapes = np.flatnonzero(held.any(axis=1))
+        gpus = self.problem.shape_gpu[shapes] // WHOLE_GPU
+        held = held[shapes] // gpus[:, None]  # their number
         for depth in range(max_depth):
-            could = self._relocatable_shapes(np.flatnonzero(held.any(axis=1)), eligible, depth)
-            relocatable = set(could.tolist())
-            enough = held[could].sum(axis=0) >= size - whole[hosts]
+            may = self._may_relocate(shapes, hosts, eligible, clearing, depth)
+            jobs = held * may
+            left = self.placement.free[hosts] + jobs.T @ demand[shapes]
+            enough = (gpus @ jobs >= size - whole[hosts]) & (left >= demand[shape]).all(axis=1)
             most = tuning.max_deep_ejection_hosts if depth else tuning.max_ejection_hosts
-            tried: list[int] = hosts[enough][:most].tolist()
-            for host in tried:
-                lack, before = size - int(whole[host]), self.num_moves
-                movers = [
-                    mover for mover in self.movable.on_host(host) if mover.shape in relocatable
-                ]
-                moved = self._relocate_all(_covering_jobs(movers, lack), host, depth)
+            for i in np.flatnonzero(enough)[:most].tolist():
+                host, before = int(hosts[i]), self.num_moves
+                relocatable = set(shapes[may[:, i]].tolist())
+                movers = {
+                    mover.number: mover
+                    for mover in self.movable.on_host(host)
+                    if mover.shape in relocatable
+                }
+                leaving = _covering_jobs(movers.values(), size - int(whole[host]))
+                freed = demand[[movers[number].shape for number in leaving]].sum(axis=0)
+                if (self.placement.free[host] + freed < demand[shape]).any():
+                    continue
+                moved = self._relocate_all(leaving, (*clearing, host), depth)
                 if moved and self.fits(shape, host, 1):
                     return host
                 self.rollback(before)
         return None
 
-    def _relocatable_shapes(self, shapes: Ints, eligible: Bools, depth: int) -> Ints:
-        """Return those of some shapes whose tasks may find another host.
+    def _may_relocate(
+        self, shapes: Ints, hosts: Ints, eligible: Bools, clearing: Sequence[int], depth: int
+    ) -> Bools:
+        """Return whether a task of a shape may find another host than its own, (shapes, hosts).
 
-        At depth 0, shapes that some host fits as it is. Deeper, where that host may be cleared by
-        further ejections, shapes allowed on a host outside `eligible` (hosts,).
+        At depth 0, where some other host that is not `clearing` fits it as it is. Deeper, where
+        that host may be cleared by further ejections, if the shape is allowed on a host outside
+        `eligible` (hosts,).
         """
         problem, placement = self.problem, self.placement
-        hosts = problem.shape_hosts[shapes]
+        allowed = problem.shape_hosts[shapes]
         if depth:
-            return shapes[(hosts & ~eligible).any(axis=1)]
-        fits = hosts & (placement.least_rank <= problem.shape_rank[shapes, None])
+            outside: Bools = (allowed & ~eligible).any(axis=1)
+            return np.repeat(outside[:, None], len(hosts), axis=1)
+        fits = allowed & (placement.least_rank <= problem.shape_rank[shapes, None])
+        fits[:, list(clearing)] = False
         fits &= placement.whole * WHOLE_GPU >= problem.shape_gpu[shapes, None]
         demand = problem.shape_demand[shapes]
         for r in np.flatnonzero(demand.any(axis=0)).tolist():
             fits &= placement.free[:, r] >= demand[:, r, None]
-        return shapes[fits.any(axis=1)]
+        others: Bools = fits.sum(axis=1)[:, None] > fits[:, hosts]
+        return others
 
-    def _relocate_all(self, numbers: Iterable[int], host: int, depth: int) -> bool:
-        """Move jobs from a host to others one by one; return whether all found a host."""
+    def _relocate_all(self, numbers: Iterable[int], clearing: Sequence[int], depth: int) -> bool:
+        """Move jobs from hosts that are clearing to others one by one; return whether all moved."""
         for number in numbers:
             start = self.remove(number)
             shape = self.shape_of(start)
-            target = self._best_fit(shape, host)
+            target = self._best_fit(shape, clearing)
             if target is None and depth:
-                target = self._eject(shape, depth)
-            if target is None or target == host:
+                target = self._eject(shape, depth, clearing)
+            if target is None:
                 return False
             self.insert(start, target)
         return True

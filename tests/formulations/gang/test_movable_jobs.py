@@ -11,6 +11,8 @@ from placewright.formulations.gang.heuristics.moves import EjectionMoves, Movabl
 from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
+from placewright.formulations.gang.problem.jobs import JobPlacement
+from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
 
 
@@ -36,3 +38,33 @@ def test_jobs_noted_one_by_one_are_those_noted_at_once(seed: int) -> None:
         for top in range(4):
             asked = np.full(len(hosts), lack), np.full(len(hosts), top)
             assert (moves.movable.least_loss(*asked) == again.least_loss(*asked)).all()
+
+
+def test_who_stops_for_a_task_leaves_it_its_other_resources_too() -> None:
+    """The GPU of either job would do, but the task needs the CPUs of both."""
+    running = [
+        {
+            "name": name,
+            "options": [{"groups": [{"gpu": 1, "cpu": cpu}]}],
+            "running": {"tasks": [{"index": 0, "host": "h", "gpus": [gpu]}]},
+        }
+        for gpu, (name, cpu) in enumerate({"light": 1, "heavy": 5}.items())
+    ]
+    job = {
+        "name": "job",
+        "priority": 1,
+        "weight": 3,
+        "options": [{"groups": [{"gpu": 1, "cpu": 6}]}],
+    }
+    hosts = [{"name": "h", "gpus": 2, "gpu_model": "A", "cpu": 6}]
+    raw = {
+        "cluster": {"hosts": hosts},
+        "jobs": [*running, job],
+        "policy": {"priority": "preemption"},
+    }
+    placement = Placement(compile_round(Round.model_validate(raw)))
+    moves = EjectionMoves(placement)
+    waiting = next(i for i, n in enumerate(placement.waiting) if n)
+    stopped = moves.displace(JobPlacement(waiting, 0, ()), 3000)
+    assert stopped is not None
+    assert len(stopped) == 2
