@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated
-
-from pydantic import Field
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.records import (
@@ -15,9 +15,7 @@ from placewright.instances.converters.kubernetes.records import (
     NameText,
     PodSpec,
     Record,
-    Seconds,
     Text,
-    Texts,
 )
 from placewright.instances.documents.job import Job
 from placewright.instances.documents.option import Option, TaskGroup
@@ -27,12 +25,16 @@ from placewright.instances.errors import InvalidInputError
 _NAMED = re.compile(r"(?<![\w.-])[A-Za-z0-9][\w-]*")
 """The tasks in an expression such as `a.Succeeded && (b || c)`."""
 
+_HOW = re.compile(r"\.(?!Succeeded\b)\w")
+"""How a task has to end, other than well."""
+
 
 class _Task(Record):
     name: NameText
     template: Text = ""
     dependencies: Annotated[tuple[Text, ...], AsList] = ()
     depends: Text = ""
+    when: Text = ""
     withItems: Annotated[tuple[object, ...], AsList] = ()  # noqa: N815
     withParam: object = None  # noqa: N815
     withSequence: object = None  # noqa: N815
@@ -42,16 +44,22 @@ class _Dag(Record):
     tasks: Annotated[tuple[_Task, ...], AsList] = ()
 
 
-class _Template(Record):
+class _Limited(PodSpec):
+    """What is said of the pods of a template, or of a workflow, and how many run at once."""
+
+    parallelism: object = None
+    synchronization: object = None
+
+
+class _Template(_Limited):
     name: NameText
     dag: _Dag | None = None
     container: Container | None = None
     script: Container | None = None
-    nodeSelector: Texts = Field(default_factory=dict)  # noqa: N815
-    activeDeadlineSeconds: Seconds | None = None  # noqa: N815
+    sidecars: Annotated[tuple[Container, ...], AsList] = ()
 
 
-class _Spec(Record):
+class _Spec(_Limited):
     entrypoint: Text = ""
     templates: Annotated[tuple[_Template, ...], AsList] = ()
 
@@ -78,12 +86,16 @@ def of_workflow(one: Workflow, group_of: GroupOf, book: Bookkeeping) -> Iterator
     """
     workflow = one.metadata.name or one.metadata.generateName.rstrip("-")
     templates = {template.name: template for template in one.spec.templates}
+    _refuse_twice([template.name for template in one.spec.templates], ("spec", "templates"))
     entry = templates.get(one.spec.entrypoint)
     if entry is None or entry.dag is None:
         raise InvalidInputError(
             "expected a template with a dag", ("spec", "entrypoint"), one.spec.entrypoint
         )
+    _check_names(entry.dag.tasks)
     book.take("objects")
+    _limits(one.spec, workflow, book)
+    _limits(entry, workflow, book)
     for task in entry.dag.tasks:
         owner, template = f"{workflow}/{task.name}", templates.get(task.template)
         container = None if template is None else template.container or template.script
@@ -95,15 +107,60 @@ def of_workflow(one: Workflow, group_of: GroupOf, book: Bookkeeping) -> Iterator
                 ("spec", "templates"),
                 task.template,
             )
+        _limits(template, owner, book)
         if task.withParam is not None or task.withSequence is not None:
             problem = f"task {task.name} has items that are not listed; expected withItems"
             raise InvalidInputError(problem, ("spec", "templates"), task.template)
         if "|" in task.depends or "!" in task.depends:
             book.cannot_say("that not all tasks before a task have to be done", owner)
-        names = [*task.dependencies, *_NAMED.findall(task.depends)]
-        count, spec = max(1, len(task.withItems)), PodSpec(containers=(container,))
-        spec = spec.model_copy(update={"nodeSelector": template.nodeSelector})
+        if _HOW.search(task.depends):
+            book.cannot_say("that a task waits for another to end in a certain way", owner)
+        if task.when:
+            book.cannot_say("when a task is left out", owner)
+        count = max(1, len(task.withItems))
+        spec = template.model_copy(
+            update={
+                "containers": (container, *template.sidecars),
+                "nodeSelector": {**one.spec.nodeSelector, **template.nodeSelector},
+                "affinity": template.affinity or one.spec.affinity,
+            }
+        )
         group = group_of(task.name, count, spec, owner, book)
-        after = tuple(f"{workflow}/{name}" for name in dict.fromkeys(names))
+        after = tuple(f"{workflow}/{name}" for name in _before(task))
         stage = Stage(task_s=seconds or 1, after=after, gang=count == 1)
         yield Job(name=owner, options=(Option(groups=(group,)),), stage=stage)
+
+
+def _before(task: _Task) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*task.dependencies, *_NAMED.findall(task.depends)]))
+
+
+def _limits(what: _Limited, owner: str, book: Bookkeeping) -> None:
+    if what.parallelism is not None:
+        book.cannot_say("how many tasks may run at once", owner)
+    if what.synchronization is not None:
+        book.cannot_say("mutexes and semaphores", owner)
+
+
+def _check_names(tasks: Sequence[_Task]) -> None:
+    """Refuse tasks of one name, those that wait for unknown ones, and cycles."""
+    path = "spec", "templates"
+    _refuse_twice([task.name for task in tasks], path)
+    before = {task.name: _before(task) for task in tasks}
+    for task in tasks:
+        for name in before[task.name]:
+            if name not in before:
+                problem = f"task {task.name} waits for it; expected one of {', '.join(before)}"
+                raise InvalidInputError(problem, path, name, unknown=(name, before))
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        names = ", ".join(error.args[1][1:])
+        problem = f"each task waits for another, a cycle: {names}; expected tasks without one"
+        raise InvalidInputError(problem, path) from None
+
+
+def _refuse_twice(names: Sequence[str], path: tuple[str, ...]) -> None:
+    for name, number in Counter(names).items():
+        if number > 1:
+            raise InvalidInputError("given twice; expected each name once", path, name)

@@ -205,6 +205,26 @@ def test_a_workflow_of_argo_is_jobs_with_stages(tmp_path: Path) -> None:
     assert bounds(compile_stages(round_))["makespan"] == 600 + 1200 + 60
 
 
+def test_what_the_jobs_of_a_workflow_do_not_say_is_told(tmp_path: Path) -> None:
+    limited = WORKFLOW.replace("  entrypoint", "  parallelism: 1\n  entrypoint")
+    limited = limited.replace("name: train, ", "name: train, when: '{{x}} == 1', ")
+    limited = limited.replace("600\n", "600\n      synchronization: {mutex: {name: m}}\n")
+    sidecar = "{resources: {limits: {nvidia.com/gpu: 1}}}"
+    (tmp_path / "w.yaml").write_text(
+        limited.replace("600\n", f"600\n      sidecars: [{sidecar}]\n")
+    )
+    made = read_manifest(tmp_path / "w.yaml")
+    said = "\n".join(made.book.lines())
+    for rule in (
+        "how many tasks may run at once: nightly",
+        "when a task is left out: nightly/train",
+        "mutexes and semaphores: nightly/train, nightly/score",
+        "that a task waits for another to end in a certain way: nightly/report",
+    ):
+        assert rule in said
+    assert [job.options[0].groups[0].gpu for job in made.jobs] == [2000, 2000, 0]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -213,6 +233,9 @@ def test_a_workflow_of_argo_is_jobs_with_stages(tmp_path: Path) -> None:
         ("activeDeadlineSeconds: 600", "activeDeadlineSeconds: 1000000000", "1 to 100,000,000"),
         ("withItems: [a, b, c]", "withParam: x", "items that are not listed"),
         ("generateName: nightly-", "generateName: '{{x}}'", "w.yaml"),
+        ("dependencies: [train]", "dependencies: [trian]", "'trian': task score waits for it"),
+        ("name: train, template", "name: train, depends: report, template", "a cycle: "),
+        ("name: score", "name: train", "templates: 'train': given twice; expected each name once"),
     ],
 )
 def test_a_workflow_that_says_too_little_is_refused(
