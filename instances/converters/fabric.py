@@ -23,7 +23,7 @@ from placewright.instances.converters.ibnetdiscover import (
 from placewright.instances.converters.kubernetes.nodes import fitting, label_keys
 from placewright.instances.converters.kubernetes.records import Node
 from placewright.instances.converters.kubernetes.sources import Source, refused
-from placewright.instances.converters.slurm.nodes import MAX_LEVELS, read_topology
+from placewright.instances.converters.slurm.nodes import FURTHER_LEAVES, MAX_LEVELS, read_topology
 from placewright.instances.converters.slurm.records import Part
 from placewright.instances.converters.support.live import is_name
 from placewright.instances.derived import ranges
@@ -202,14 +202,14 @@ def _read(file: str, text: str, found: _Found, book: Bookkeeping) -> None:
         found.fabrics.append(read_ibnetdiscover(text, book))
         return
     if _SLURM.search(text):
-        found.fabrics.append(_of_slurm(Part(file, text=text)))
+        found.fabrics.append(_of_slurm(Part(file, text=text), book))
         return
     known = False
     for document in documents_of(text, file):
         if isinstance(document, list) and any(
             "topology" in x for x in document if isinstance(x, dict)
         ):
-            found.fabrics.append(_of_slurm(Part(file, raw=document)))
+            found.fabrics.append(_of_slurm(Part(file, raw=document), book))
             known = True
             continue
         if isinstance(document, dict) and any(map(document.get, _NEXT_PAGE)):
@@ -223,9 +223,11 @@ def _read(file: str, text: str, found: _Found, book: Bookkeeping) -> None:
         raise InvalidInputError(EXPECTED, show_value=False)
 
 
-def _of_slurm(part: Part) -> Fabric:
+def _of_slurm(part: Part, book: Bookkeeping) -> Fabric:
     """Return the levels of a topology of Slurm, whose domains have names of their own."""
     topology = read_topology(part, ())
+    for node in topology.several:
+        book.cannot_say(FURTHER_LEAVES, node)
     paths = _paths(topology.domains)
     return Fabric(topology.levels, {host: paths[leaf] for host, leaf in topology.leaf_of.items()})
 

@@ -463,6 +463,9 @@ def test_topologies_of_slurm(tmp_path):
     )
     made = convert(tmp_path, text, "topology.conf", model="dgx-h100")
     assert domains_of(made.document)["h3"] == ("top", "s1")
+    made = convert(tmp_path, text.replace("h[2-3]", "h[1-3]"), "topology.conf", model="dgx-h100")
+    assert domains_of(made.document)["h1"] == ("top", "s0")
+    assert "further leaf switches, or blocks, of a node: h1" in lines_of(made)
     rows_ = [{"topology": "t", "tree": {"switches": [{"switch": "s0", "nodes": "h[0-1]"}]}}]
     made = convert(tmp_path, json.dumps(rows_), "topology.yaml", model="dgx-h100")
     assert domains_of(made.document)["h1"] == ("s0",)

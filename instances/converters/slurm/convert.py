@@ -16,6 +16,7 @@ from placewright.instances.converters.slurm.jobs import Context, Occupied, pendi
 from placewright.instances.converters.slurm.ledger import read_caveats
 from placewright.instances.converters.slurm.limits import read_limits
 from placewright.instances.converters.slurm.nodes import (
+    FURTHER_LEAVES,
     Nodes,
     Topology,
     as_ranges,
@@ -448,11 +449,14 @@ def _tell_returns(
 
 def _topology(part: Part | None, nodes: Nodes, book: Bookkeeping) -> Topology:
     try:
-        return read_topology(part, nodes.by_name)
+        topology = read_topology(part, nodes.by_name)
     except InvalidInputError as error:
         book.refuse(error)
         book.cannot_say(f"the topology, which cannot be read: {error.expectation}")
         return Topology()
+    for node in topology.several:
+        book.cannot_say(FURTHER_LEAVES, node)
+    return topology
 
 
 def _links(

@@ -28,6 +28,7 @@ from placewright.instances.errors import InvalidInputError
 
 LEAF, BLOCK = "leaf", "block"
 MAX_LEVELS = 16
+FURTHER_LEAVES = "further leaf switches, or blocks, of a node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Topology:
     domains: tuple[DomainEntry, ...] = ()
     leaf_of: Mapping[str, str] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
+    several: tuple[str, ...] = ()
+    """Nodes of several leaves, of which `leaf_of` has the first."""
 
     def block_of(self, nodes: int) -> tuple[str | None, bool]:
         """Return the level of the smallest blocks that may have so many nodes, None for any.
@@ -236,16 +239,18 @@ def _levels(
         return name
 
     leaf_of: dict[str, str] = {}
+    several: dict[str, None] = {}
     for name, switch in sorted(switches.items(), key=lambda item: -item[1].height):
         hang(name, switch.height, switch.parent)
         for node in switch.nodes:
-            leaf_of.setdefault(node, name)
+            if leaf_of.setdefault(node, name) != name:
+                several[node] = None
     for node in nodes:
         if node not in leaf_of:
             leaf_of[node] = hang(f"{node}+alone", 0, None)
     together = min((len(one.children) for one in switches.values() if one.children), default=0)
     sizes = tuple(filter(None, (size, size * together)))
-    return Topology(tuple(reversed(levels)), tuple(domains), leaf_of, sizes)
+    return Topology(tuple(reversed(levels)), tuple(domains), leaf_of, sizes, tuple(several))
 
 
 # Slurm's nodes as hosts, and which of them a job may use.
