@@ -59,6 +59,9 @@ WORDS: Mapping[str, str] = {
 }
 """Of fields that have one of a few words, by the ends of their paths; any other word is told."""
 
+NO_NUMBERS = frozenset({2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1})
+"""What Slurm has for numbers that are not set, and for no limit; some dialects write them out."""
+
 MAX_UNKNOWN = 5
 """Unknown fields that are named together."""
 
@@ -297,12 +300,12 @@ def _says_nothing(value: Any) -> bool:
 
     Slurm wraps numbers, as `{"set": false, "number": 0}`; one that is infinite limits nothing.
     """
-    if not value:
+    if not value or (isinstance(value, int | float) and value in NO_NUMBERS):
         return True
     if isinstance(value, list):
         return all(map(_says_nothing, value))
     if not isinstance(value, dict):
         return False
     if "set" in value and "number" in value:
-        return not value["set"] or bool(value.get("infinite")) or not value["number"]
+        return not value["set"] or bool(value.get("infinite")) or _says_nothing(value["number"])
     return all(map(_says_nothing, value.values()))

@@ -28,6 +28,7 @@ UNITS = {"cpu": "", "mem": "Mi"}
 """What limits are on, by the name of the resource in a round and the unit of its amount."""
 
 SHARED = "limits of nodes that jobs have together, of which some may share a node"
+OF_SOME = "limits of its user in some of its partitions"
 UNTYPED = "a limit of GPUs of a model, of which it names none"
 
 
@@ -51,6 +52,12 @@ class Caps:
         said = dict(self._of(components[0]))
         if len(self._context.qos_of_partitions(components[0])) > 1:
             self._book.cannot_say("limits of QOS that only some of its partitions have", job.name)
+        first = components[0]
+        owner, known = (first.account or "", first.user_name), self._limits
+        every = (known.together, known.jobs_of_users, known.job_of_association)
+        some = any((*owner, name) in one for name in first.partition for one in every)
+        if some and len(first.partition) > 1:
+            self._book.cannot_say(OF_SOME, job.name)
         limits = {name: limit for name, limit in said.items() if is_name(name)}
         if len(limits) < len(said):
             self._book.cannot_say("limits of users or QOS with such names", job.name)

@@ -122,7 +122,7 @@ def _numbers(text: str) -> list[int]:
         if len(range(first, last + 1, step)) + len(numbers) > MAX_TASKS:
             raise LeftOutError(f"array of more than {MAX_TASKS:,} tasks")
         numbers += range(first, last + 1, step)
-    return numbers
+    return list(dict.fromkeys(numbers))
 
 
 # Slurm's jobs as jobs of a round: running ones where they are, pending ones as what they ask.

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from placewright.instances.checks.magnitudes import MAX_EACH
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.ledger import Caveats
 from placewright.instances.converters.slurm.limits import Limits
@@ -326,7 +327,8 @@ def _in_usable_partitions(job: SlurmJob, context: Context) -> SlurmJob:
 
 def _within(nodes: Counts, job: SlurmJob, context: Context) -> Counts:
     """Return numbers of nodes of which none is beyond what QOS and accounts allow a single job."""
-    found = context.limits.of_job(job.account or "", job.user_name, context.qos_of(job))
+    who = (job.account or "", job.user_name, job.partition)
+    found = context.limits.of_job(*who, context.qos_of(job))
     limit = next((most for _, one in found if (most := one.asked.others.get("node"))), None)
     if limit is None or (nodes.most is not None and nodes.most <= limit):
         return nodes
@@ -448,6 +450,8 @@ def _group(name: str, shape: Shape, job: SlurmJob, allowed: Allowed, context: Co
         raise LeftOutError(f"asks for {what}")
     if max(shape.cpu, shape.memory) > MAX_AMOUNT or shape.milli_gpu > MAX_GPUS_PER_HOST * 1000:
         raise LeftOutError("asks for more than a node can have")
+    if max(shape.cpu, shape.memory) * shape.tasks > MAX_EACH // 10:
+        raise LeftOutError("asks for more than a cluster can have")
     segment = job.segment_size or 0
     sliced = segment > 1 and bool(context.topology.levels) and shape.tasks % segment == 0
     number = shape.milli_gpu // WHOLE_GPU
@@ -516,6 +520,7 @@ def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: 
                 raise LeftOutError("runs on a node that is not in the dump")
             used = occupied.gpus[part.name] + taken[part.name]
             cpus = part.cores * node.per_core if part.cpus is None else part.cpus
+            cpus = 0 if "SUSPENDED" in job.states else cpus  # it keeps its memory and its GPUs
             whole = _indices(gres, node.gres.total, used)
             taken[part.name].update(dict.fromkeys(whole, WHOLE_GPU))
             typed = {m: gres.gpus[m] for m in sorted(nodes.counted & gres.models)}

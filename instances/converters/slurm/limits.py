@@ -302,12 +302,15 @@ class Limits:
         """Return the flags of a QOS, in capitals and without what stands between words."""
         return self.of_qos.get(qos, Qos()).flags
 
-    def of_job(self, account: str, user: str, qos: Iterable[str]) -> Iterator[tuple[str, JobLimit]]:
+    def of_job(
+        self, account: str, user: str, partitions: Sequence[str], qos: Iterable[str]
+    ) -> Iterator[tuple[str, JobLimit]]:
         """Yield what limits a single job, and what it is of: the first that says it holds."""
         for name in qos:
             if (limit := self.job_of_qos.get(name)) is not None:
                 yield f"QOS {name}", limit
-        for owner in [(account, user, ""), *((one, "", "") for one in self.path(account))]:
+        own = [(account, user, one) for one in (*(partitions if len(partitions) == 1 else ()), "")]
+        for owner in [*own, *((one, "", "") for one in self.path(account))]:
             if (limit := self.job_of_association.get(owner)) is not None:
                 yield f"account {owner[0]}" + (f" user {user}" if owner[1] else ""), limit
 

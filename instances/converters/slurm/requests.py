@@ -111,8 +111,9 @@ def asked_of(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
     if job.tres_per_socket.total:
         raise LeftOutError("asks for GPUs per socket")
     least, tasks = nodes.least, max(1, job.tasks or 1)
-    if max(least, tasks, nodes.most or 0, *(gres.total for gres in kinds)) > MAX_COUNT:
+    if max(least, tasks, *(gres.total for gres in kinds)) > MAX_COUNT:
         raise LeftOutError(f"asks for more than {MAX_COUNT:,} nodes, tasks or GPUs")
+    nodes = nodes._replace(most=nodes.most and min(nodes.most, MAX_COUNT))
     if any(gres.parts for gres in kinds):
         return _parts(job, room, nodes)
     if gpus := job.tres_per_node.gpus:
@@ -606,7 +607,8 @@ def check_limits(
     minutes = job.time_limit or 0
     used = {key: amount * minutes for key, amount in asked.items()}
     met: set[tuple[str, str]] = set()
-    for owner, limit in limits.of_job(job.account or "", job.user_name, qos):
+    who = (job.account or "", job.user_name, job.partition)
+    for owner, limit in limits.of_job(*who, qos):
         time = NONE if limit.minutes is None else Limit(others={"minutes (MaxWall)": limit.minutes})
         for kind, said, amounts, per in (
             ("most", limit.asked, asked, " a job"),

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from placewright.instances.checks.cluster import MAX_HOSTS
+from placewright.instances.converters.ledger import NO_NUMBERS
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_NOW
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
 
@@ -46,7 +47,7 @@ def number(value: Any) -> int | None:
         if value.get("infinite") or not value.get("set", True):
             return None
         value = value.get("number")
-    if value is None:
+    if value is None or (isinstance(value, int | float) and value in NO_NUMBERS):
         return None
     whole = isinstance(value, int | float) and not isinstance(value, bool)
     if not whole or not 0 <= value <= MAX_AMOUNT or value != int(value):
@@ -62,7 +63,9 @@ UNLIMITED = MAX_AMOUNT
 
 def _minutes(value: Any) -> int | None:
     """Return a limit of time; null is none in v0.0.38, where Slurm never leaves it open."""
-    if value is None or (isinstance(value, dict) and value.get("infinite") is True):
+    inner = value.get("number") if isinstance(value, dict) else value
+    endless = isinstance(inner, int) and inner in NO_NUMBERS and inner % 2 == 1
+    if value is None or endless or (isinstance(value, dict) and value.get("infinite") is True):
         return UNLIMITED
     return number(value)
 

@@ -269,3 +269,55 @@ def test_a_time_that_is_none_takes_no_other_job_with_it(tmp_path):
     assert [one.name for one in made.round.jobs] == ["1"]
     write_dump(tmp_path, [waiting(submit_time=10**9)], [node("h0")])
     assert read_slurm([tmp_path], now=10**6).round.now == 10**6
+
+
+@pytest.mark.parametrize("number", [2**32 - 1, 2**32 - 2, {"set": True, "number": 2**64 - 1}])
+def test_what_slurm_writes_for_no_number_is_none(tmp_path, number):
+    (one,) = convert(tmp_path, [waiting(max_nodes=number, cpus=number)]).round.jobs
+    assert [group.count for group in one.options[0].groups] == [1]
+    write_dump(tmp_path, [waiting(time_limit=2**32 - 1)], [node("h0")], partitions=HOUR)
+    assert "the job asks no limit" in reason(read_slurm([tmp_path]), "1")
+
+
+def test_the_most_nodes_are_no_size(tmp_path):
+    """Before, a job of a partition with MaxNodes=200000 asked for too many nodes."""
+    write_dump(tmp_path, [waiting()], [node("h0")], partitions="PartitionName=p MaxNodes=200000\n")
+    assert read_slurm([tmp_path]).round.jobs
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"memory_per_node": 10**12, "node_count": 10**5},
+        {"minimum_cpus_per_node": 10**9, "node_count": 10**5},
+        {"array_job_id": 1, "array_task_string": "1-3,2,2"},
+    ],
+)
+def test_a_job_that_no_round_can_have_takes_no_other_with_it(tmp_path, odd):
+    made = convert(tmp_path, [waiting(**odd), job(2, tres_per_node="gpu:1")])
+    assert [one.name for one in made.round.jobs][-1] == "2"
+
+
+def test_limits_of_an_association_with_a_partition_hold_there(tmp_path):
+    limits = "Cluster|Account|User|Partition|ParentName|MaxTRES\nc|a|mia|p||gres/gpu=0\n"
+    made = convert(tmp_path, [waiting(account="a")], associations=limits)
+    assert reason(made, "1") == (
+        "not eligible: account a user mia allows 0 gres/gpu a job, the job asks 1"
+    )
+    made = convert(tmp_path, [waiting(account="a", partition=["p", "q"])], associations=limits)
+    assert "limits of its user in some of its partitions" in made.book.unsaid
+
+
+def test_a_suspended_job_leaves_its_cores_to_others(tmp_path):
+    one = {**running(1, ("h0", 8, 100, "gpu:1")), "job_state": "SUSPENDED"}
+    (group,) = convert(tmp_path, [one]).round.jobs[0].options[0].groups
+    assert (group.gpu, group.cpu, group.memory) == (1000, 0, 100)
+
+
+@pytest.mark.parametrize("factor", [4294967295.0, {"set": True, "number": 4294967295.0}])
+def test_no_number_is_no_rule_that_is_told(tmp_path, factor):
+    """In v0.0.39 the factor of a QOS that has none is 4294967295.0."""
+    write_dump(tmp_path, [waiting(max_cpus=2**32 - 2)], [node("h0")])
+    said = {"name": "q", "limits": {"factor": factor}}
+    (tmp_path / "qos.json").write_text(json.dumps({"qos": [said]}))
+    assert told(read_slurm([tmp_path])) == []
