@@ -53,8 +53,8 @@ class Caps:
         if len(self._context.qos_of_partitions(components[0])) > 1:
             self._book.cannot_say("limits of QOS that only some of its partitions have", job.name)
         first = components[0]
-        owner, known = (first.account or "", first.user_name), self._limits
-        every = (known.together, known.jobs_of_users, known.job_of_association)
+        owner, of = (first.account or "", first.user_name), self._limits
+        every = (of.together, of.jobs_of_users, of.job_of_association)
         some = any((*owner, name) in one for name in first.partition for one in every)
         if some and len(first.partition) > 1:
             self._book.cannot_say(OF_SOME, job.name)
