@@ -51,6 +51,8 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     # Linear algebra here is small: threads for it would only be started and ended.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Else pydantic looks for plugins in the metadata of every package that is installed.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     end = _End(ExitCode.INTERRUPTED)
     try:
         with interrupts.taken(for_good=args is None), standard_streams() as out:

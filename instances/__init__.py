@@ -6,8 +6,9 @@ independent check is in `placewright.instances.verify`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from placewright.first_use import on_first_use
 
 if TYPE_CHECKING:
     from placewright.instances.documents.cluster import ClusterDocument
@@ -54,28 +55,24 @@ __all__ = [
     "write",
 ]
 
-_HOMES = {
-    "documents.cluster": ("ClusterDocument",),
-    "io.digest": ("round_digest",),
-    "errors": ("InvalidInputError",),
-    "io.files": (
-        "load",
-        "load_cluster",
-        "load_plan",
-        "load_round",
-        "parse_cluster",
-        "parse_plan",
-        "parse_round",
-        "write",
-    ),
-    "documents.plan": ("Plan",),
-    "presets.presets": ("defragment", "drain", "hot_swap", "minimal_victims", "return_hosts"),
-    "documents.round": ("Round",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = on_first_use(
+    __name__,
+    {
+        "documents.cluster": ("ClusterDocument",),
+        "documents.plan": ("Plan",),
+        "documents.round": ("Round",),
+        "errors": ("InvalidInputError",),
+        "io.digest": ("round_digest",),
+        "io.files": (
+            "load",
+            "load_cluster",
+            "load_plan",
+            "load_round",
+            "parse_cluster",
+            "parse_plan",
+            "parse_round",
+            "write",
+        ),
+        "presets.presets": ("defragment", "drain", "hot_swap", "minimal_victims", "return_hosts"),
+    },
+)

@@ -5,8 +5,9 @@ The names below are imported when they are first used: who solves one round need
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from placewright.first_use import on_first_use
 
 if TYPE_CHECKING:
     from placewright.rounds.engine import Engine
@@ -26,20 +27,14 @@ __all__ = [
     "solve_round",
 ]
 
-_HOMES = {
-    "Admitted": "state.admission",
-    "Changes": "state.changes",
-    "Engine": "engine",
-    "InternalError": "settings",
-    "open_executor": "regions.executors",
-    "prove_bounds": "solve",
-    "solve_round": "solve",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_first_use(
+    __name__,
+    {
+        "engine": ("Engine",),
+        "regions.executors": ("open_executor",),
+        "settings": ("InternalError",),
+        "solve": ("prove_bounds", "solve_round"),
+        "state.admission": ("Admitted",),
+        "state.changes": ("Changes",),
+    },
+)

@@ -34,18 +34,17 @@ from placewright.instances.derived.doubts import told_lines
 from placewright.instances.derived.joined_tasks import links_of_jobs
 from placewright.instances.derived.phrases import count
 from placewright.instances.documents.cluster import ClusterDocument
-from placewright.instances.documents.edits import Edits
 from placewright.instances.documents.plan import DecisionKind, Plan, Reason
 from placewright.instances.documents.plan_data import ReadsSection, ReplicaSection
 from placewright.instances.documents.quantities import memory_in_gi
 from placewright.instances.documents.round import Round
 from placewright.report.facts.jobs import MOVES, OUTCOMES, milli_gpu_of, moves_of
 from placewright.report.facts.promises import promised_in
-from placewright.report.facts.regions import section_of
 from placewright.report.facts.usage import gpu_usage, pool_usage, tenant_usage, uplink_usage
 from placewright.report.text import gpus
 
 if TYPE_CHECKING:
+    from placewright.instances.documents.edits import Edits
     from placewright.instances.documents.plan import Decision
     from placewright.rounds.protection import Chance, ProtectedJob, Protection
 
@@ -136,12 +135,12 @@ def _print_waiting(
 
 def document_text(document: Round | ClusterDocument | Plan | Edits) -> str:
     """Count what a document holds."""
-    if isinstance(document, Edits):
-        return count(len(document.edits), "edit")
     if isinstance(document, Plan):
         return plan_text(document)
     if isinstance(document, ClusterDocument):
         return capacity_text(occupancy_of(Round(cluster=document)))
+    if not isinstance(document, Round):
+        return count(len(document.edits), "edit")
     occupancy = occupancy_of(document)
     pending = [job for job in document.jobs if job.running is None]
     special = VIEWS[document.policy.formulation].round_text(document)
@@ -182,6 +181,8 @@ def plan_text(plan: Plan) -> str:
 
 def _changes_text(plan: Plan) -> list[str]:
     """Count the replicas that a plan creates and drops, and who waits for data."""
+    from placewright.report.facts.regions import section_of
+
     replicas, reads = section_of(plan, ReplicaSection), section_of(plan, ReadsSection)
     return [
         *([f"{count(len(replicas.creates), 'replica')} created"] if replicas.creates else []),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -80,6 +81,7 @@ def _rows(table: str, begin: str = "", end: str = "") -> list[tuple[re.Pattern[s
     return [(re.compile(f"{begin}(?:{pattern}){end}"), text) for pattern, text in named]
 
 
+@cache
 def _words(terms: str, helps: str) -> Words:
     """Return the words of tables: of whole words, not parts of names, and of reasons."""
     return Words(_rows(terms, r"(?<![\w./-])", r"(?![\w/]|[.-]\w)"), _rows(helps), epoch=True)
@@ -164,10 +166,10 @@ _KUEUE = """\
     queues = ClusterQueues
     queue = ClusterQueue
 """
-_WORDS: Mapping[str, Words] = {
-    "slurm": _words(_SLURM + _NODES, _SLURM_HELPS),
-    "kubernetes": _words(_KUBERNETES + _NODES, _KUBERNETES_HELPS),
-    "kueue": _words(_KUBERNETES + _NODES + _KUEUE, _KUBERNETES_HELPS),
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "slurm": (_SLURM + _NODES, _SLURM_HELPS),
+    "kubernetes": (_KUBERNETES + _NODES, _KUBERNETES_HELPS),
+    "kueue": (_KUBERNETES + _NODES + _KUEUE, _KUBERNETES_HELPS),
 }
 OF_ROUNDS = Words()
 
@@ -175,7 +177,8 @@ OF_ROUNDS = Words()
 def words_of(round_: Round) -> Words:
     """Return the words of the source of a round; those of rounds where it has none."""
     notes = round_.annotations
-    return _WORDS.get(notes.get(KUBERNETES_TENANTS, notes.get(SOURCE, "")), OF_ROUNDS)
+    tables = _WORDS.get(notes.get(KUBERNETES_TENANTS, notes.get(SOURCE, "")))
+    return OF_ROUNDS if tables is None else _words(*tables)
 
 
 # Names by which people know a job of a source: its jobs in the round, or why it has none there.

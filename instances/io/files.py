@@ -20,6 +20,8 @@ from placewright.instances.checks.round import check_cluster, checked, with_inva
 from placewright.instances.documents.base import API_VERSION, Document
 from placewright.instances.documents.cluster import ClusterDocument
 from placewright.instances.documents.form_errors import invalid_input
+from placewright.instances.documents.job import Job
+from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.errors import InvalidInputError, merged
@@ -230,6 +232,8 @@ def parse_round(raw: Mapping[str, Any], file: str | None = None, *, lenient: boo
             raw = {**raw, "cluster": _referred(cluster, file)}
         except InvalidInputError as error:
             raise (error.inside(file) if file else error) from None
+    for inner in (TaskGroup, Option, Job, ClusterDocument):
+        inner.model_rebuild()  # once, before the whole builds on it
     if "jobs" in raw:
         raw = {**raw, "jobs": with_shared_options(raw["jobs"])}
     check = with_invalid_jobs if lenient else checked

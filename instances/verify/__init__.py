@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from placewright.first_use import on_first_use
 from placewright.instances.checks.round import checked
 from placewright.instances.documents.plan import Certificate, Decision, DecisionKind, Plan
 from placewright.instances.documents.round import Round
@@ -25,7 +26,6 @@ from placewright.instances.verify.reading import (
     read_cluster,
     read_geo,
 )
-from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalReasons
 from placewright.instances.verify.result import Rule, Verification, Violation
 from placewright.instances.verify.rules import cells
 from placewright.instances.verify.rules.gang import (
@@ -35,6 +35,11 @@ from placewright.instances.verify.rules.gang import (
     places,
     preemption,
 )
+
+if TYPE_CHECKING:
+    from placewright.instances.verify.refusal_reasons import RefusalReason, RefusalReasons
+
+__getattr__ = on_first_use(__name__, {"refusal_reasons": ("RefusalReason", "RefusalReasons")})
 
 __all__ = [
     "GeoFacts",

@@ -6,8 +6,9 @@ quick and loads no solver.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from placewright.first_use import on_first_use
 
 if TYPE_CHECKING:
     from placewright.explain.comparison import Comparison, compare
@@ -83,51 +84,36 @@ __all__ = [
     "write",
 ]
 
-_HOMES = {
-    "Admitted": "placewright.rounds",
-    "Changes": "placewright.rounds",
-    "Cluster": "placewright.topology",
-    "ClusterDocument": "placewright.instances.documents.cluster",
-    "Comparison": "placewright.explain.comparison",
-    "Edits": "placewright.instances.documents.edits",
-    "Engine": "placewright.rounds",
-    "Explanation": "placewright.explain.explanation",
-    "InvalidInputError": "placewright.instances.errors",
-    "Job": "placewright.instances.documents.job",
-    "Plan": "placewright.instances.documents.plan",
-    "Policy": "placewright.instances.documents.policy",
-    "Protection": "placewright.rounds.protection",
-    "Round": "placewright.instances.documents.round",
-    "Tenant": "placewright.instances.documents.policy",
-    "Verification": "placewright.instances.verify",
-    "WhatIf": "placewright.explain.whatif",
-    "apply_edits": "placewright.instances.edits.apply",
-    "compare": "placewright.explain.comparison",
-    "defragment": "placewright.instances.presets.presets",
-    "drain": "placewright.instances.presets.presets",
-    "explain_job": "placewright.explain.explain_job",
-    "hot_swap": "placewright.instances.presets.presets",
-    "load_edits": "placewright.instances.io.files",
-    "load_cluster": "placewright.instances.io.files",
-    "load_plan": "placewright.instances.io.files",
-    "load_round": "placewright.instances.io.files",
-    "minimal_victims": "placewright.instances.presets.presets",
-    "protect": "placewright.rounds.protection",
-    "replica_teams": "placewright.instances.presets.replica_teams",
-    "return_hosts": "placewright.instances.presets.presets",
-    "solve_round": "placewright.rounds",
-    "whatif": "placewright.explain.whatif",
-    "verify": "placewright.instances.verify",
-    "write": "placewright.instances.io.files",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_first_use(
+    __name__,
+    {
+        "explain.comparison": ("Comparison", "compare"),
+        "explain.explain_job": ("explain_job",),
+        "explain.explanation": ("Explanation",),
+        "explain.whatif": ("WhatIf", "whatif"),
+        "instances.documents.cluster": ("ClusterDocument",),
+        "instances.documents.edits": ("Edits",),
+        "instances.documents.job": ("Job",),
+        "instances.documents.plan": ("Plan",),
+        "instances.documents.policy": ("Policy", "Tenant"),
+        "instances.documents.round": ("Round",),
+        "instances.edits.apply": ("apply_edits",),
+        "instances.errors": ("InvalidInputError",),
+        "instances.io.files": ("load_cluster", "load_edits", "load_plan", "load_round", "write"),
+        "instances.presets.presets": (
+            "defragment",
+            "drain",
+            "hot_swap",
+            "minimal_victims",
+            "return_hosts",
+        ),
+        "instances.presets.replica_teams": ("replica_teams",),
+        "instances.verify": ("Verification", "verify"),
+        "rounds": ("Admitted", "Changes", "Engine", "solve_round"),
+        "rounds.protection": ("Protection", "protect"),
+        "topology": ("Cluster",),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -137,7 +138,7 @@ class LeaseProgress:
 
         Without a deadline the pace is the usual one.
         """
-        pace = (job.deadline or _USUAL).pace(option)
+        pace = (job.deadline or _usual()).pace(option)
         return lease_work(pace, self._leases.length_s, self._here.get(job.name, 1))
 
     def finish(
@@ -148,7 +149,7 @@ class LeaseProgress:
         The intervals are in order. `placed`: in the current lease it is where the plan says, and
         not only counted.
         """
-        deadline = job.deadline or _USUAL
+        deadline = job.deadline or _usual()
         pace, length = deadline.pace(option), self._leases.length_s
         later = fewest_hosts(job.options[option], self._largest)
         if job.running is not None and job.running.pinned:
@@ -175,7 +176,10 @@ class LeaseProgress:
         return completion(self._leases.start(self._now, last), left, pace, hosts)
 
 
-_USUAL = Deadline(work_s=1)
+@cache
+def _usual() -> Deadline:
+    """Return the deadline of a job without one: made once, and only where there are leases."""
+    return Deadline(work_s=1)
 
 
 # The plan section `leases`: its form, and its promises as rules and terms read them.
