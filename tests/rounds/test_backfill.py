@@ -14,7 +14,7 @@ from placewright.instances.documents.job import Job
 from placewright.instances.documents.plan import Decision, DecisionKind, Plan, Reason
 from placewright.instances.documents.round import Round
 from placewright.rounds import prove_bounds
-from placewright.rounds.deciders import gang
+from placewright.rounds.deciders import residual
 
 
 def bundled(name: str) -> Round:
@@ -132,7 +132,7 @@ def test_of_two_reservations_that_is_named_which_a_job_would_delay(
     monkeypatch: pytest.MonkeyPatch, most: int, delayed: str, at: int
 ) -> None:
     """In large rounds it is the first that begins before the job has ended."""
-    monkeypatch.setattr(gang, "MOST_JOBS", most)
+    monkeypatch.setattr(residual, "MOST_JOBS", most)
 
     def on(hosts: list[str], name: str, seconds: int, submitted: int) -> Mapping[str, Any]:
         groups = [{"count": len(hosts), "gpu": 8, "hosts": hosts}]

@@ -18,12 +18,12 @@ from placewright.instances.io import digest
 from placewright.instances.io.files import load_round
 from placewright.instances.verify import Verification, verify
 from placewright.rounds import solve, solve_round
-from placewright.rounds.deciders import gang as gang_decider
+from placewright.rounds.deciders import residual
 from placewright.rounds.displacement.victims import displacers
 from placewright.rounds.regions import region_rounds
 
 LIBRARY = Path(__file__).parents[2] / "instances/library"
-SOLVERS = (solve, gang_decider, region_rounds)
+SOLVERS = (solve, residual, region_rounds)
 """The modules that verify plans while a round is decided."""
 FIRST = ["quickstart", "mast-regions", "chronus", "muri", "backfill-easy", "mast-replicas", "hived"]
 NAMES = sorted(path.stem for path in LIBRARY.glob("*.yaml"))
