@@ -316,7 +316,8 @@ class Caveats:
             yield from self._find(group[0], group[1].key)
         for one in (*pods, *(() if group is None else group[1:])):
             for kind, name in _controllers(one):
-                yield from self._find(kind, (one.metadata.namespace or "", name))
+                found = self._find(kind, (one.metadata.namespace or "", name))
+                yield from (each for each in found if each.rule != _EXCLUSIVE.name or not pods)
         yield from caveats_of_budgets(self.budgets, pods)
         for kind, key in queues:
             yield from self._find(kind, key)
@@ -384,6 +385,11 @@ def read_caveats(sources: Mapping[Kind, Sequence[Source]], book: Bookkeeping) ->
     """Go through all objects of a dump."""
     keyed = {kind: [(key_of(one), one.raw) for one in found] for kind, found in sources.items()}
     found = caveats_of_all(LEDGERS, keyed, book)
+    for kind in _LABELS:
+        for name, raw in keyed.get(kind, ()):
+            notes = raw["metadata"].get("annotations")
+            if isinstance(notes, dict) and any(_NOTES.get(key) is _EXCLUSIVE for key in notes):
+                found[kind][name] = (*found[kind].get(name, ()), _EXCLUSIVE.caveat())
     return Caveats(found, read_all(Budget, sources.get(BUDGET, ()), book, "disruption budgets"))
 
 

@@ -16,6 +16,7 @@ from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.kubernetes.groups import TIER
 from placewright.instances.converters.kubernetes.nodes import (
     HOST_PORT,
+    HOSTNAME,
     Amounts,
     accelerator_of,
     amounts,
@@ -243,6 +244,13 @@ class Eligibility:
                 name for name, node in self.nodes.items() if has_labels(node, labels)
             )
         return self._labelled[key]
+
+    def in_domains(self, keys: Iterable[str]) -> Iterator[Condition]:
+        """Yield that nodes have the labels of levels: those without one are in no domain of it."""
+        for key in sorted(set(keys) - {HOSTNAME}):
+            met = frozenset(n for n, node in self.nodes.items() if node.metadata.labels.get(key))
+            if met and met != self.everywhere:
+                yield Condition(f"level/{key}", met)
 
     def able(self, allowed: frozenset[str], asked: int) -> frozenset[str]:
         """Return the allowed nodes that have GPUs, if some are asked."""

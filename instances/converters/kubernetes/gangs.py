@@ -44,7 +44,7 @@ from placewright.instances.converters.kubernetes.jobs import (
 )
 from placewright.instances.converters.kubernetes.kueue import KIND as WORKLOADS
 from placewright.instances.converters.kubernetes.kueue import NO_QUEUE, Flavors
-from placewright.instances.converters.kubernetes.ledger import NO_GROUP, TOPOLOGY_LEVEL
+from placewright.instances.converters.kubernetes.ledger import NO_CLASS, NO_GROUP, TOPOLOGY_LEVEL
 from placewright.instances.converters.kubernetes.namespaces import NamespaceQuotas
 from placewright.instances.converters.kubernetes.neighbours import Neighbours
 from placewright.instances.converters.kubernetes.nodes import Amounts, beside_in
@@ -402,6 +402,8 @@ class PodJobs:
             yield NO_GROUP.caveat()
         if head.tenant is not None and not self._above:
             yield NO_QUEUE
+        if group is not None and group.spec.priorityClassName and group.priority is None:
+            yield NO_CLASS.caveat()
         named = self.workloads.levels.named
         if group is not None and any(named(key) is None for key in group.required):
             yield TOPOLOGY_LEVEL.caveat()
@@ -426,6 +428,8 @@ class PodJobs:
             preferred = () if level is None else (level,)
         eligibility = self.workloads.eligibility
         conditions = eligibility.conditions(pod.spec, wanted)
+        if group is not None and group.required:
+            conditions = (*conditions, *eligibility.in_domains(group.required))
         own = pod.metadata.labels.get(POD_SET) if len(flavors) > 1 else next(iter(flavors), "")
         return Ask(
             wanted.gpus,

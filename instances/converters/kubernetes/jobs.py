@@ -613,6 +613,8 @@ class Workloads:
             there = self.eligibility.with_labels(one.spec.nodeLabels)
             if one.spec.topologyName:
                 there = there - self.eligibility.cordoned
+                keys = self.queues.topologies.get(one.spec.topologyName, ())
+                conditions = (*conditions, *self.eligibility.in_domains(keys))
             conditions = (*conditions, Condition(f"flavor/{one.metadata.name}", there))
         allowed = self.eligibility.all_of(conditions)
         ask = Ask(

@@ -293,7 +293,7 @@ class Neighbours:
 
     def _counts(self, ask: Ask, term: Spread, owner: Pod, meant: _Meant) -> _Counts:
         """Return how many pods of others each domain that counts has."""
-        ignored = {"resource", *BY_OTHER_PODS}
+        ignored = {"resource", "level", *BY_OTHER_PODS}
         ignored |= {"tolerated"} if term.nodeTaintsPolicy != "Honor" else set()
         ignored |= {"label", "affinity", "flavor"} if term.nodeAffinityPolicy == "Ignore" else set()
         rules = [one for one in ask.conditions if one.name.partition("/")[0] not in ignored]

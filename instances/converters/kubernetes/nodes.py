@@ -67,6 +67,8 @@ else, are resources of hosts, on every node.
 SHARED = "-SHARED"
 """What a label of the model ends with where GPUs are shared in time."""
 
+_REPLICAS = "nvidia.com/gpu.replicas"
+
 NO_ACCELERATORS: Mapping[str, str] = MappingProxyType({})
 
 _ALSO: ContextVar[Mapping[str, str]] = ContextVar("also", default=NO_ACCELERATORS)
@@ -147,6 +149,14 @@ def model_of(name: str, labels: Mapping[str, str]) -> tuple[str, bool]:
     kind = name.partition("/")[2]
     part = f":{kind}" if kind.startswith("mig-") or kind == "gpu.shared" else ""
     return found.removesuffix(SHARED) + part, told is not None
+
+
+def _shared(labels: Mapping[str, str]) -> bool:
+    """Whether labels of a node say that each of its GPUs is there several times."""
+    told = (labels.get(key) or "" for key in told_labels())
+    return labels.get(_REPLICAS, "1") not in ("", "0", "1") or any(
+        text.endswith(SHARED) for text in told
+    )
 
 
 def told_labels() -> list[str]:
@@ -434,7 +444,7 @@ def board(node: Node, gpus: int) -> str | None:
     """
     name, model, labels = accelerator_of(node), gpu_model(node), node.metadata.labels
     is_whole = name in ("nvidia.com/gpu", "amd.com/gpu") or name.startswith(DEVICES)
-    if not is_whole or model is None or f"{model}{SHARED}" in labels.values():
+    if not is_whole or model is None or _shared(labels):
         return None
     found = board_of(model, gpus)
     is_tray = found is not None and CATALOGUE[found].nvlink_hosts > 1
@@ -482,7 +492,7 @@ def take_nodes(nodes: Sequence[Node], book: Bookkeeping) -> dict[str, Node]:
         labels, accelerator = node.metadata.labels, accelerator_of(node)
         if accelerator and not model_of(accelerator, labels)[1]:
             book.cannot_say("the GPU model of a node that no label names", name)
-        if any((labels.get(key) or "").endswith(SHARED) for key in told_labels()):
+        if _shared(labels):
             book.cannot_say("GPUs shared in time: each share counts as a GPU", name)
         if labels.get(_STRATEGY) == "single" and "MIG" in (gpu_model(node) or ""):
             book.cannot_say("MIG slices of strategy single: each counts as a GPU", name)

@@ -222,6 +222,41 @@ def test_the_queue_of_a_volcano_group_is_the_usual_one_if_it_names_none(tmp_path
     ]
 
 
+def test_a_node_without_the_label_of_a_level_is_in_no_domain_of_it(tmp_path):
+    nodes = [*NODES, node("c")]
+    made = convert(tmp_path, *nodes, workload(1), *KUEUE)
+    assert allowed_hosts(made, "ns/w") == {"a0", "a1", "b0"}
+    near = group(KAI, topologyConstraint={"requiredTopologyLevel": ZONE})
+    made = convert(tmp_path, *nodes, pod("p", meta=IN_KAI), near)
+    assert allowed_hosts(made, "ns/g") == {"a0", "a1", "b0"}
+
+
+def test_a_class_that_the_dump_has_not_is_told_of_a_group(tmp_path):
+    for name, rules in (("train", []), ("mine", ["class-missing"])):
+        made = convert(tmp_path, *NODES, pod("p", meta=IN_KAI), group(KAI, priorityClassName=name))
+        assert told(made, "ns/g") == rules
+
+
+@pytest.mark.parametrize(("notes", "rules"), [({}, []), ([], []), (None, ["exclusive-topology"])])
+def test_exclusive_topology_of_a_job_set_is_told_of_its_workload(tmp_path, notes, rules):
+    key, kind = "alpha.jobset.sigs.k8s.io/exclusive-topology", "jobset.x-k8s.io/v1alpha2"
+    meta = {"name": "js", "namespace": "ns", "annotations": {key: ZONE} if notes is None else notes}
+    one = workload(1)
+    owner = {"apiVersion": kind, "kind": "JobSet", "name": "js", "uid": "u", "controller": True}
+    one["metadata"]["ownerReferences"] = [owner]
+    sets = {"apiVersion": kind, "kind": "JobSet", "metadata": meta, "spec": {}}
+    assert told(convert(tmp_path, *NODES, one, *KUEUE, sets)) == rules
+
+
+@pytest.mark.parametrize(("replicas", "notes"), [("1", 0), ("4", 1)])
+def test_gpus_that_are_there_several_times_are_told(tmp_path, replicas, notes):
+    model = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.replicas": replicas}
+    made = convert(tmp_path, node("a", labels=model), pod("w"))
+    said = [line for line in made.book.lines() if "shared in time" in line]
+    assert len(said) == notes
+    assert (made.round.cluster.hosts[0].gpu_links is None) is bool(notes)
+
+
 @pytest.mark.parametrize("topology", [True, False])
 def test_kueue_gives_no_cordoned_node_and_kubernetes_those_who_tolerate_it(tmp_path, topology):
     one = workload(1)
