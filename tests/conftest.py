@@ -7,8 +7,10 @@ new ones, and more of them where a test has `examples`. No example has a deadlin
 must not fail a test. The first example that fails is shown as it is: making it smaller takes up to
 five minutes a test, and `--hypothesis-profile shrink` does it.
 
+A worker takes whole files, so that what their tests share is made once.
+
 Tests marked `slurm` or `browser` need programs of the distribution. Without them they skip, unless
-`PLACEWRIGHT_TESTS_MAY_NOT_SKIP` names their mark; all of a mark run in one worker.
+`PLACEWRIGHT_TESTS_MAY_NOT_SKIP` names their mark; all files that have a mark run in one worker.
 
 Where `PYTHONDONTWRITEBYTECODE` is set, bytecode is kept below `.pytest_cache/`: each worker and
 each program that a test starts would compile the package anew, in more than a CPU second.
@@ -19,7 +21,9 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -47,6 +51,8 @@ PROGRAMS = {
     "slurm": (Path("/usr/sbin/slurmctld"), Path("/usr/sbin/slurmd"), Path("/usr/bin/scontrol")),
     "browser": (Path("/usr/bin/chromium"),),
 }
+TOGETHER = "tests/formulations/regions/"
+"""A folder whose files share what is dear to make, machine code."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,9 +69,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker(mark) is None:
                 continue
-            item.add_marker(pytest.mark.xdist_group(mark))
             if missing and mark not in required:
                 item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give workers whole files; one of them all that share machine code, or have a mark."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    @cache
+    def scope(file: str) -> str:
+        text = (config.rootpath / file).read_text()
+        marks = (mark for mark in PROGRAMS if f"pytest.mark.{mark}" in text)
+        return next(marks, TOGETHER if file.startswith(TOGETHER) else file)
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope(nodeid.partition("::")[0])
+
+    return ByFile(config, log)
 
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,4 +108,11 @@ def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
         (others if dear or other else chosen).append(item)
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = chosen
+    items[:] = sorted(chosen, key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """What waits for other programs comes first, and last what leaves no worker alone for long."""
+    if any(item.get_closest_marker(mark) for mark in PROGRAMS):
+        return 0
+    return 1 if item.path.parent == Path(__file__).parent else 2

@@ -102,8 +102,11 @@ def test_docstrings_explain_names_and_name_files_that_exist(folder: str) -> None
     """A path may leave out the folders that it begins with."""
     wrong: list[str] = []
     for path in sorted((ROOT / folder).rglob("*.py")):
-        where = path.relative_to(ROOT)
-        for node in documented_nodes(ast.parse(path.read_text())):
+        where, source = path.relative_to(ROOT), path.read_text()
+        strangers = {name for name in PATH.findall(source) if name.rstrip("/") not in paths()}
+        if not strangers and "Parameters\n" not in source and "Attributes\n" not in source:
+            continue  # there is nothing that could be wrong, and parsing is dear
+        for node in documented_nodes(ast.parse(source)):
             text = ast.get_docstring(node) or ""
             missing = {name for name in PATH.findall(text) if name.rstrip("/") not in paths()}
             wrong += [f"{where}: {name}" for name in missing]

@@ -36,7 +36,7 @@ def test_the_solver_of_the_page_enters(
     words = line_with("--command")
     if not by_night():
         words[words.index("gang-*-64-64")] = "gang-easy-64-64"
-    assert main([*words, "--time-limit", "20"]) == 0
+    assert main([*words, "--time-limit", "20" if by_night() else "10"]) == 0
     rows = read_rows("mine.jsonl")
     assert {row.solver for row in rows} == {"first_fit.py"}
     assert {row.status for row in rows} <= {"feasible", "optimal", "within_gap"}, rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,9 @@ MODULES = [
     path.relative_to(ROOT) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 
+NAMED = re.compile(rf"""["'](?:{"|".join(POLICIES)})["']|formulation\b""")
+"""What a module has that compares a policy's name."""
+
 
 def compared(module: Path) -> Iterator[str]:
     """Yield each comparison or case with a policy's name, or of a policy's name with anything.
@@ -28,7 +32,10 @@ def compared(module: Path) -> Iterator[str]:
     A section, a field or a term may be called like a policy; whether a `PolicySpec` has one, as in
     `"geo" in spec.sections`, is not a comparison of names.
     """
-    tree = ast.parse((ROOT / module).read_text(), str(module))
+    source = (ROOT / module).read_text()
+    if not NAMED.search(source):
+        return  # there is nothing to find, and parsing is dear
+    tree, lines = ast.parse(source, str(module)), source.encode().splitlines()
     constants = {
         target.id: node.value
         for node in tree.body
@@ -44,12 +51,16 @@ def compared(module: Path) -> Iterator[str]:
             return any(names(one) for one in node.elts)
         return isinstance(node, ast.Constant) and node.value in POLICIES
 
+    def of_policy(node: ast.expr) -> bool:
+        last = lines[(node.end_lineno or 1) - 1][: node.end_col_offset]
+        return last.endswith(b"formulation")
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = (node.left, *node.comparators)
             membership = isinstance(node.ops[0], ast.In | ast.NotIn)
             literal = any(names(side) for side in (node.comparators if membership else sides))
-            if literal or any(ast.unparse(side).endswith("formulation") for side in sides):
+            if literal or any(map(of_policy, sides)):
                 yield ast.unparse(node)
         elif isinstance(node, ast.MatchValue) and names(node.value):
             yield ast.unparse(node)

@@ -22,9 +22,6 @@ SETUP = "python3 -m venv .venv && .venv/bin/pip install -q "
 EXCERPT = ["Objective, most important first"]
 """Of what the first command prints; which of several equal places was taken is not shown."""
 
-# In one worker, which runs the commands of the README once.
-pytestmark = pytest.mark.xdist_group("readme")
-
 DATA = ROOT / "tests" / "data"
 
 

@@ -20,9 +20,6 @@ from placewright.explain.facts.fact import Fact, Stratum, World
 from placewright.explain.facts.gang import POLICY
 from placewright.explain.situations import Situations
 
-pytestmark = pytest.mark.xdist_group("conflicts")
-"""What all share is dear to make."""
-
 SEEDS, MAX_FACTS = examples(day=12, nightly=150), 9
 VERDICTS = [Verdict.NEVER, Verdict.NEVER_WITHIN_RULES, Verdict.NOT_UNTIL_HOSTS_ARE_BACK]
 VERDICTS += [Verdict.NOT_NOW, Verdict.OTHERS_INSTEAD]

@@ -83,7 +83,7 @@ def check(values: Values, best: Values | None, loss: Loss) -> None:
 
 def test_the_interval_holds_the_true_loss_and_is_a_point_beside_proven_plans() -> None:
     points = never = 0
-    for raw, round_, plan, job in asked(range(examples(day=20, nightly=60))):
+    for raw, round_, plan, job in asked(range(examples(day=10, nightly=60))):
         try:
             best = best_that_starts(raw, job)
         except TooManyPlansError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from examples import examples
 from fuzz.play import read
 from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
@@ -92,7 +93,7 @@ def test_a_kind_of_another_model_says_so() -> None:
 
 def test_a_place_holds_all_tasks_exactly_where_a_group_alone_fits() -> None:
     seen = set[tuple[bool, bool]]()
-    for seed in range(150):
+    for seed in range(examples(day=60, nightly=150)):
         try:
             round_ = read(POLICY.draw(Random(seed))).valid_part()
         except TooManyPlansError:

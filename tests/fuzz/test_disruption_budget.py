@@ -13,7 +13,7 @@ import fuzz.run
 from examples import examples
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = examples(day=2, nightly=25)
+ROUNDS = examples(day=1, nightly=25)
 
 
 @pytest.mark.nightly(after=2)

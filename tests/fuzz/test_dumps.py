@@ -11,7 +11,7 @@ import pytest
 from examples import examples
 from fuzz.dumps import __main__ as dumps
 
-INPUTS = examples(day=60, nightly=500)
+INPUTS = examples(day=40, nightly=500)
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,8 +29,9 @@ def test_mutated_dumps_give_a_round_or_one_line(reader):
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("reader", list(dumps.READERS))
 def test_rounds_of_mutated_dumps_are_explained_reported_and_exported(reader, capsys):
-    assert dumps.main([reader, "--inputs", "12", "--use"]) == 0, capsys.readouterr().out
-    assert "12 inputs from seed 0: " in capsys.readouterr().out
+    number = examples(day=6, nightly=12)
+    assert dumps.main([reader, "--inputs", f"{number}", "--use"]) == 0, capsys.readouterr().out
+    assert f"{number} inputs from seed 0: " in capsys.readouterr().out
 
 
 def test_a_traceback_a_second_line_and_a_hang_are_failures(monkeypatch, capsys):

@@ -27,7 +27,7 @@ REASONS = (
     Reason.DISPLACED_BY_PRIORITY,
     Reason.NOT_CHOSEN,
 )
-GREEDY, SOLVED = examples(day=40, nightly=300), examples(day=10, nightly=100)
+GREEDY, SOLVED = examples(day=20, nightly=300), examples(day=5, nightly=100)
 OTHER_POLICIES = (
     ("interleaving", GREEDY, 0.0),
     ("interleaving", SOLVED, 20.0),
@@ -67,7 +67,7 @@ def check_reasons(
 # The greedy plan leaves more jobs waiting than the best one, and is as good to judge.
 @pytest.mark.parametrize(
     ("rounds", "time_limit"),
-    [(examples(day=60, nightly=600), 0.0), (examples(day=20, nightly=150), 20.0)],
+    [(examples(day=40, nightly=600), 0.0), (examples(day=15, nightly=150), 20.0)],
 )
 def test_each_reason_of_some_hundred_tiny_rounds_is_true(
     fuzz: SimpleNamespace, rounds: int, time_limit: float
@@ -124,7 +124,7 @@ def test_the_verifier_refutes_most_wrong_reasons_and_facts_and_no_true_ones(
 ) -> None:
     refuted, believed = Counter[Reason](), Counter[Reason]()
     wrong, unseen = Counter[str](), Counter[str]()
-    for seed in range(examples(day=20, nightly=150)):
+    for seed in range(examples(day=10, nightly=150)):
         policy = fuzz.policies.POLICIES[name]
         round_ = fuzz.play.read(policy.draw(Random(f"reasons {seed}")))
         plan = solve_round(round_, isolation="none", time_limit=0.0)

@@ -203,7 +203,7 @@ def test_an_argument_out_of_its_range_is_named(
 @needs_traces
 @pytest.mark.parametrize(
     ("cluster", "jobs", "early", "fixed", "elastic"),
-    [("03", 3011, 1540, 2142, 349), ("06", 2396, 1191, 1745, 322), ("10", 260, 136, 177, 29)],
+    [("10", 260, 136, 177, 29), ("03", 3011, 1540, 2142, 349), ("06", 2396, 1191, 1745, 322)],
 )
 def test_half_the_deadlines_of_the_traces_need_more_gpus(
     cluster: str, jobs: int, early: int, fixed: int, elastic: int

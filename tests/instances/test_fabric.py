@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from examples import examples
 from placewright.instances.converters import read_fabric
 from placewright.instances.converters.fabric import MACHINES
 from placewright.instances.derived.arrays import build_cluster
@@ -315,7 +316,8 @@ def test_a_chain_of_switches_ends(tmp_path):
 def test_lines_without_end_take_no_time(tmp_path):
     """Each takes minutes if some part of a text is looked at again from each of its places."""
     block = 'Switch 64 "S-1" # "x" y\n'
-    for text in ("\n" * 5_000_000 + "x", "Switch" + " " * 5_000_000, block + "[" * 5_000_000):
+    many = examples(day=1_500_000, nightly=5_000_000)
+    for text in ("\n" * many + "x", "Switch" + " " * many, block + "[" * many):
         with pytest.raises(InvalidInputError):
             convert(tmp_path, text)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.cluster import ClusterDocument
@@ -56,6 +57,9 @@ def free_per_host(round_: Round) -> dict[str, int]:
 
 def shares_of(values: list[int]) -> dict[int, float]:
     return {value: count / len(values) for value, count in Counter(values).items()}
+
+
+PENDING = examples(day=10_000, nightly=40_000)
 
 
 def close(found: dict[int, float], expected: dict[int, float], draws: int) -> bool:
@@ -119,7 +123,7 @@ def test_below_four_blocks_a_rack_has_one_model() -> None:
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("mix", sorted(MIXES))
 def test_hosts_are_full_empty_or_partly_free_as_the_mix_says(mix: MixName) -> None:
-    round_ = generate_round(80_000, 0, mix=mix, seed=3)
+    round_ = generate_round(examples(day=20_000, nightly=80_000), 0, mix=mix, seed=3)
     free = list(free_per_host(round_).values())
     full, empty = (0.25, 0.12) if mix in ("hard", "shared") else (0.35, 0.30)
     partly = (1 - full - empty) / 7
@@ -143,7 +147,7 @@ def test_running_jobs_are_equally_likely_among_the_sizes_that_fit() -> None:
 
 
 def test_running_jobs_ask_cores_and_memory_by_the_fixed_shares() -> None:
-    jobs = generate_round(40_000, 0, mix="hard", seed=5).jobs
+    jobs = generate_round(examples(day=10_000, nightly=40_000), 0, mix="hard", seed=5).jobs
     cores = [group_of(job).cpu // gpus_of(job) for job in jobs]
     gib = [group_of(job).memory // gpus_of(job) // GIB for job in jobs]
     assert close(shares_of(cores), {4000: 0.35, 8000: 0.45, 12_000: 0.2}, len(jobs))
@@ -188,7 +192,7 @@ def test_running_jobs_fill_a_host_from_its_first_gpu_up() -> None:
 @pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("mix", WHOLE)
 def test_pending_sizes_models_and_weights_follow_the_shares(mix: MixName) -> None:
-    jobs = pending(generate_round(4096, 40_000, mix=mix, seed=7))
+    jobs = pending(generate_round(4096, PENDING, mix=mix, seed=7))
     sizes = dict(
         zip(
             (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512),
@@ -223,7 +227,7 @@ def test_pending_sizes_models_and_weights_follow_the_shares(mix: MixName) -> Non
 def test_pending_cores_and_memory_follow_the_shares_up_to_a_whole_host(
     mix: MixName, single: tuple[float, ...], gang: tuple[float, ...]
 ) -> None:
-    jobs = pending(generate_round(4096, 40_000, mix=mix, seed=8))
+    jobs = pending(generate_round(4096, PENDING, mix=mix, seed=8))
     cores = {4: (4, 8, 12, 16), 5: (4, 8, 16, 24, 32)}
     gib = {4: (32, 64, 128, 192), 5: (32, 64, 128, 256, 384)}
     for gpus, shares in ((1, single), (8, single), (16, gang)):

@@ -358,6 +358,7 @@ def test_an_argument_out_of_range_is_refused(
     assert str(error.value).startswith(message)
 
 
+@pytest.mark.nightly(after=1)
 @needs_trace
 @pytest.mark.parametrize(
     ("pods", "jobs"), [("default", 7064), ("gpuspec10", 7064), ("multigpu20", 7236)]

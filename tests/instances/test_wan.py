@@ -205,9 +205,14 @@ def test_a_folder_has_one_file_of_each_kind(tmp_path, files):
         read_folder(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def grid():
+    return read_wan(*FILES)
+
+
 @needs_grid
-def test_the_published_grid_has_63_regions_of_which_three_lack_round_trip_times():
-    made = read_wan(*FILES)
+def test_the_published_grid_has_63_regions_of_which_three_lack_round_trip_times(grid):
+    made = grid
     check_round(made.round)
     assert len(made.round.geo.regions) == 63
     assert len(made.round.geo.links) == 63 * 62
@@ -222,8 +227,8 @@ def test_the_published_grid_has_63_regions_of_which_three_lack_round_trip_times(
 
 
 @needs_grid
-def test_a_link_of_the_published_grid_has_its_premium_throughput():
-    links = {(one.source, one.target): one for one in convert_wan(*FILES).geo.links}
+def test_a_link_of_the_published_grid_has_its_premium_throughput(grid):
+    links = {(one.source, one.target): one for one in grid.round.geo.links}
     found = links["aws:af-south-1", "aws:ap-east-1"]
     assert found.egress == 157_840  # 0.147 USD per GB
     assert links["azure:germanywestcentral", "aws:eu-west-2"].bandwidth == 9371  # 9.3742, 9.367

@@ -205,7 +205,7 @@ def test_two_plans(show):
     assert colours(page) > 5
 
 
-@pytest.mark.nightly(after=2)
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize("name", ["muri", "chronus", "mast-regions", "mast-replicas", "nvidia-mig"])
 def test_other_policies(show, name):
     page = show(render_report(*subjects.solved(name)))

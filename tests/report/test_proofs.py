@@ -168,7 +168,7 @@ def chosen(every: list[tuple[Plan, Values]]) -> list[tuple[Plan, Values]]:
 
 def test_no_plan_is_better_by_what_a_sentence_names() -> None:
     told = going_on = beyond = 0
-    for round_, every in rounds(range(examples(day=6, nightly=20))):
+    for round_, every in rounds(range(examples(day=4, nightly=20))):
         for plan, values in chosen(every):
             found = audit(round_, plan, time_limit=5, isolation="none")
             assert found.ok

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright import Changes, Engine, InvalidInputError, Plan, Round, verify
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job
@@ -147,7 +148,7 @@ ASKED = st.tuples(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(day=8, nightly=25))
 @given(st.lists(st.lists(ASKED, max_size=3), min_size=2, max_size=5))
 def test_no_promise_is_broken_while_capacity_stays(arrivals: list[list[Any]]) -> None:
     with Engine(round_of([], hosts=2), isolation="none", time_limit=2.0) as engine:

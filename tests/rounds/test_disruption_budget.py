@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from examples import examples
 from placewright import Engine, load_round, solve_round, verify
 from placewright.instances import verify as verification
 from placewright.instances.checks.round import check_round
@@ -103,8 +104,8 @@ def test_no_seed_preempts_anybody_without_a_budget_to_do_so(seed):
 
 
 def test_a_large_round_uses_its_budget():
-    round_ = crowd(600, preempted_jobs=7)
-    plan = solve_round(round_, time_limit=5)
+    round_ = crowd(examples(day=200, nightly=600), preempted_jobs=7)
+    plan = solve_round(round_, time_limit=5, isolation="none")
     assert len(decided(plan, DecisionKind.PREEMPT)) == 7
     assert plan.certificate is not None
     assert not plan.certificate.degraded
@@ -232,7 +233,9 @@ def test_the_reason_is_refused_without_a_budget():
 
 
 def test_an_engine_keeps_the_budget_in_every_round():
-    with Engine(crowd(200, preempted_jobs=5, migrated_jobs=2), time_limit=2) as engine:
+    with Engine(
+        crowd(200, preempted_jobs=5, migrated_jobs=2), time_limit=2, isolation="none"
+    ) as engine:
         for _ in range(3):
             plan = engine.round()
             assert verify(engine.round_solved, plan).ok

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from gang_parameters import set_parameters
 
+from examples import examples
 from placewright.formulations.gang import incremental
 from placewright.formulations.gang.problem.compile import Compiler, compile_round
 from placewright.formulations.plan_messages import Candidate
@@ -90,7 +91,7 @@ def everything(state: Round, number: int) -> Changes:
 def test_tiny_rounds_agree_with_solve_round(change: Churn) -> None:
     engine = Engine(generate_round(32, 10, mix="tight"), isolation="none")
     holds(engine, engine.round())
-    for number in range(4):
+    for number in range(examples(day=2, nightly=4)):
         plan = engine.round(change(engine.state, number))
         holds(engine, plan)
         alone = solve_round(engine.round_solved, isolation="none")
@@ -140,7 +141,10 @@ def test_a_fault_in_what_an_engine_does_alone_costs_no_plan(
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     engine = Engine(
-        generate_round(512, 100, mix="tight"), isolation="none", time_limit=1.0, gap=0.05
+        generate_round(examples(day=256, nightly=512), 100, mix="tight"),
+        isolation="none",
+        time_limit=examples(day=0.5, nightly=1.0),
+        gap=0.05,
     )
     holds(engine, engine.round())
     honest = incremental.assign

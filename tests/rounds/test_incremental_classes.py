@@ -13,7 +13,7 @@ from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
 from placewright.instances.verify import verify
 
-CLASSES = 3
+CLASSES, SECONDS = 3, examples(day=1.5, nightly=5.0)
 
 
 def strict_round(seed: int) -> Round:
@@ -37,7 +37,7 @@ def test_a_plan_is_adapted_class_by_class_and_no_plan_beats_its_bounds(
     set_parameters(monkeypatch, "run", max_exact_variables=0)
     set_parameters(monkeypatch, "incremental", negligible_class_gain_rel=1.0)
     round_ = strict_round(seed)
-    with Engine(round_, time_limit=5.0, isolation="none") as engine:
+    with Engine(round_, time_limit=SECONDS, isolation="none") as engine:
         engine.round()
         leaves = tuple(job.name for job in engine.state.jobs[::20])
         comes = tuple(
@@ -56,7 +56,7 @@ def test_a_plan_is_adapted_class_by_class_and_no_plan_beats_its_bounds(
     assert verify(solved, plan).ok
     mine = classes_of(plan.certificate.terms)
     assert len(mine) == CLASSES
-    other = solve_round(solved, time_limit=5.0, isolation="none")
+    other = solve_round(solved, time_limit=SECONDS, isolation="none")
     assert other.certificate is not None
     for one, scratch in zip(mine, classes_of(other.certificate.terms), strict=True):
         assert one.bound is not None

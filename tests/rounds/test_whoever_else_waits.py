@@ -19,7 +19,7 @@ from placewright.instances.policies import term_of
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = {
-    name: examples(day=number // 6, nightly=number)
+    name: examples(day=number // 12, nightly=number)
     for name, number in (
         ("gang", 150),
         ("priorities", 200),

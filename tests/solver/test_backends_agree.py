@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples import tried
+from examples import examples, tried
 from placewright.solver import Limits, Model, Status, get_backend
 
 LIMITS = Limits(seconds=20.0, gap=0.0)
@@ -94,7 +94,7 @@ def mixed_models(draw: st.DrawFn) -> Model:
     return model
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(day=30, nightly=80))
 @given(mixed_models())
 def test_highs_and_cbc_agree_on_models_with_continuous_columns(model: Model) -> None:
     """HiGHS 1.12 now and then returns a point that breaks a row; the check must say so aloud."""
@@ -108,7 +108,7 @@ def test_highs_and_cbc_agree_on_models_with_continuous_columns(model: Model) -> 
         assert highs.objective == pytest.approx(cbc.objective, rel=1e-6, abs=1e-6)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(day=30, nightly=80))
 @given(mixed_models())
 def test_relaxations_agree_and_their_duals_prove_the_optimum(model: Model) -> None:
     arrays = model.arrays("value", relax=True)

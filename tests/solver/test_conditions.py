@@ -8,6 +8,7 @@ import numpy as np
 import pulp
 import pytest
 
+from examples import examples
 from placewright.solver import InProcess, Limits, Model, Status, UnsupportedModelError, big_m
 from placewright.solver.certify import multipliers
 
@@ -173,7 +174,7 @@ def test_work_limit_repeats_its_answer_and_a_start_is_taken(backend: str) -> Non
     model.add(rows[:, None], columns[None, :], rng.integers(1, 60, (12, 40)))
     model.term("value", columns, rng.integers(20, 40, 40), sense="max")
     arrays = model.arrays("value")
-    limits = Limits(seconds=60.0, work=0.05)
+    limits = Limits(seconds=60.0, work=examples(day=0.02, nightly=0.05))
     first, second = (
         InProcess().solve(backend, arrays, limits, start=np.zeros(40)) for _ in range(2)
     )

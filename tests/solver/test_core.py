@@ -37,7 +37,7 @@ def points(arrays: Arrays) -> list[np.ndarray]:
     return [p for p in (np.array(q, dtype=float) for q in grid) if arrays.feasible(p)]
 
 
-@settings(max_examples=examples(day=37, nightly=150))
+@settings(max_examples=examples(day=20, nightly=150))
 @given(st.integers(0, 10**6), st.sampled_from(["max", "min"]), st.booleans())
 def test_every_point_has_lost_what_the_columns_off_their_place_cost(
     seed: int, sense: str, wild: bool

@@ -102,7 +102,7 @@ def test_many_sequences_are_never_refused_inside_their_quota():
 def test_whatever_a_tenant_may_hold_at_once_is_granted_in_any_order():
     """Requests of a set that fits the quota cells, held or given back at will."""
     random = Random(2)
-    for _ in range(2_000):
+    for _ in range(examples(day=600, nightly=2_000)):
         chain, tops = random_chain(random)
         quotas = random_quotas(random, chain, tops)
         cells = Allocator(chain, tops, quotas)

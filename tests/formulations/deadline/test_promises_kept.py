@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from examples import examples
 from placewright import Changes, Engine, Round, verify
 from placewright.formulations.deadline.heuristics.list_scheduling import list_schedule
 from placewright.formulations.deadline.models import time_indexed
@@ -36,7 +37,7 @@ def exact(problem: Problem) -> Schedule:
 
 def test_the_first_schedule_breaks_no_more_than_the_last_round_left() -> None:
     better = 0
-    for seed in range(150):
+    for seed in range(examples(day=60, nightly=150)):
         problem = tiny.problem(seed, tiny.SHAPES[seed % 4], promises=True, releases=True)
         without = first(problem, None)
         if not without.broken(problem):

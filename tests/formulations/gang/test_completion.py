@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from gang_parameters import set_parameters
 
+from examples import by_day
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
@@ -43,7 +44,7 @@ def test_lower_classes_are_filled_up_when_the_solver_ends_early(
         set_parameters(monkeypatch, "run", max_exact_variables=0)
     round_ = strict_round(mix, seed, tenants)
     solve = InProcess.solve
-    for most in CALLS:
+    for most in by_day(CALLS, 2):
         calls = iter(range(most))
 
         def ending(self: InProcess, *args: Any, left: Any = calls) -> Outcome:

@@ -132,7 +132,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_a_plan_that_displaces_without_a_model_verifies(seed: int, limits: dict[str, bool]) -> None:
     round_ = busy_round(seed, **limits)
     placement = Placement(compile_round(round_))
@@ -141,7 +141,7 @@ def test_a_plan_that_displaces_without_a_model_verifies(seed: int, limits: dict[
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", by_day(range(8), 4))
 def test_a_plan_that_displaces_by_counts_verifies(seed: int, limits: dict[str, bool]) -> None:
     round_ = busy_round(seed, **limits)
     problem = compile_round(round_)
@@ -181,7 +181,7 @@ def test_a_job_displaces_one_worth_less_which_migrates() -> None:
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_a_plan_after_exchanges_verifies_and_is_worth_no_less(
     seed: int, limits: dict[str, bool]
 ) -> None:
@@ -305,7 +305,7 @@ def without_solver() -> Session:
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("seed", by_day(range(40), 10))
+@pytest.mark.parametrize("seed", by_day(range(40), 6))
 def test_a_plan_after_gang_insertion_verifies_and_is_worth_no_less(
     seed: int, limits: dict[str, bool]
 ) -> None:

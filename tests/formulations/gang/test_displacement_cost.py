@@ -11,6 +11,7 @@ import pytest
 from gang_parameters import set_parameters
 from numpy.typing import NDArray
 
+from examples import by_day
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.displacement import DisplacementCost
 from placewright.formulations.gang.placement.placement import Placement
@@ -130,7 +131,7 @@ def some_tasks(problem: Problem, rng: np.random.Generator) -> Ints:
 
 
 @pytest.mark.parametrize("shares", [False, True])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", by_day(range(30), 12))
 def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: bool) -> None:
     problem = compile_round(random_round(seed, shares=shares))
     table, rng = DisplacementCost(Placement(problem)), np.random.default_rng(seed)
@@ -140,7 +141,7 @@ def test_a_host_loses_the_least_over_all_sets_of_its_jobs(seed: int, *, shares: 
             assert found[host] == pytest.approx(least(problem, host, wanted)), host
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     set_parameters(monkeypatch, "insertion", max_enumerated_jobs=0)
     problem = compile_round(random_round(seed, shares=False))
@@ -153,7 +154,7 @@ def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("shares", [False, True])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) -> None:
     problem = compile_round(random_round(seed, shares=shares))
     placement = Placement(problem)
@@ -172,7 +173,7 @@ def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) ->
         assert table.of(wanted)[host] == inf
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_as_many_tasks_of_a_shape_as_a_host_can_hold(seed: int) -> None:
     problem = compile_round(random_round(seed, shares=False))
     table = DisplacementCost(Placement(problem))

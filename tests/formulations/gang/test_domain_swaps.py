@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from examples import by_day
+from examples import by_day, examples
 from placewright.array_types import Ints
 from placewright.formulations.gang.heuristics.domain_swaps import DomainSwaps
 from placewright.formulations.session import Session
 
-SEEDS = range(20)
+SEEDS = by_day(range(20), 6)
 
 
 def cut(rng: np.random.Generator, total: int, parts: int) -> Ints:
@@ -149,11 +149,12 @@ def test_an_item_that_may_be_nowhere_has_no_domain() -> None:
 
 
 def test_the_same_seed_gives_the_same_domains() -> None:
-    demand = planted(np.random.default_rng(5), 12, 10)
-    here = np.arange(12)
+    domains = examples(day=6, nightly=12)
+    demand = planted(np.random.default_rng(5), domains, 10)
+    here = np.arange(domains)
     found = []
     for _ in range(2):
-        swaps = swaps_of(demand, [np.full(12, 64), np.full(12, 400)], [here, here])
+        swaps = swaps_of(demand, [np.full(domains, 64), np.full(domains, 400)], [here, here])
         swaps.search(session())
         found.append(swaps.domain.tolist())
     assert found[0] == found[1]

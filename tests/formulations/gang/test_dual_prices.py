@@ -88,7 +88,7 @@ def grid_of(problem: Problem) -> ResourceGrid:
     return ResourceGrid(problem, Placement(problem, cleared=True))
 
 
-@pytest.mark.parametrize("seed", by_day(range(40), 10))
+@pytest.mark.parametrize("seed", by_day(range(40), 5))
 def test_no_plan_beats_the_bound_of_any_prices(seed: int) -> None:
     round_ = small_round(seed)
     plan = solve_round(round_, isolation="none", gap=0.0)
@@ -111,7 +111,7 @@ LIMITS = (
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("seed", by_day(range(12), 4))
+@pytest.mark.parametrize("seed", by_day(range(12), 2))
 def test_no_plan_within_a_budget_beats_the_bound_of_any_prices(seed: int, limits: Raw) -> None:
     round_, rng = small_round(seed), np.random.default_rng(seed)
     jobs = tuple(
@@ -160,7 +160,7 @@ def test_the_budget_prices_of_a_relaxation_prove_what_it_proves() -> None:
     assert without > with_budget
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_the_prices_of_a_relaxation_prove_what_it_proves(seed: int) -> None:
     jobs = small_round(seed).jobs
     # Without gangs and quotas the prices are all that the relaxation has.
@@ -181,7 +181,7 @@ def test_the_prices_of_a_relaxation_prove_what_it_proves(seed: int) -> None:
     assert prices.bound() <= min(bounds) + problem.cluster.num_hosts / SCALE
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_a_host_never_holds_more_than_the_most_it_can(seed: int) -> None:
     problem = compile_round(small_round(seed).model_copy(update={"reservations": ()}))
     price = np.random.default_rng(seed).random(len(problem.shape_gpu)) * 1000

@@ -49,7 +49,7 @@ def solved(round_: Round, backend: str) -> Certificate:
 def test_the_exact_model_proves_the_optimum_of_all_plans_with_pools(
     backend: str, number: int
 ) -> None:
-    @settings(max_examples=examples(day=max(4, number // 3), nightly=number, long=1000), **STABLE)
+    @settings(max_examples=examples(day=max(4, number // 6), nightly=number, long=1000), **STABLE)
     @given(st.booleans().flatmap(lambda moves: tiny_pools.pool_rounds(moves=moves)))
     def check(round_: Round) -> None:
         plans = plans_of(oracle_pools, round_)
@@ -70,7 +70,7 @@ def test_what_a_job_that_moves_leaves_of_a_full_pool_is_for_those_above_the_vict
     backend: str,
 ) -> None:
     # In 6 of the first 30 rounds a better plan would give it to others.
-    for seed in range(100, 100 + examples(day=10, nightly=30, long=1000)):
+    for seed in range(100, 100 + examples(day=6, nightly=30, long=1000)):
         round_ = tiny_pools.full_racks(Random(seed))
         plans = oracle_pools.PoolOracle(round_).attainable()
         certificate = solved(round_, backend)
@@ -91,7 +91,7 @@ def test_no_plan_with_pools_beats_a_bound_of_the_count_model(
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
     set_parameters(monkeypatch, "neighbourhood", max_failures=2)
 
-    @settings(max_examples=examples(day=max(4, number // 3), nightly=number, long=1000), **STABLE)
+    @settings(max_examples=examples(day=max(4, number // 6), nightly=number, long=1000), **STABLE)
     @given(st.booleans().flatmap(lambda moves: tiny_pools.pool_rounds(moves=moves)))
     def check(round_: Round) -> None:
         plans = plans_of(oracle_pools, round_)

@@ -22,6 +22,7 @@ from placewright.rounds.solve import Solve
 from placewright.solver import Arrays, InProcess, Limits, Outcome
 
 
+@pytest.mark.nightly
 def test_a_round_of_256_gpus_has_a_good_plan_without_the_exact_model() -> None:
     round_ = generate_round(256, 80, mix="tight", seed=305, tenants=3)
     assert run.small(compile_round(round_))

@@ -7,6 +7,7 @@ import random
 import pytest
 from gang_parameters import set_parameters
 
+from examples import examples
 from fuzz.small_units import as_document, in_small_units
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.job import Job
@@ -69,8 +70,9 @@ def test_plans_of_rounds_with_tied_options_are_valid(
     monkeypatch: pytest.MonkeyPatch, mix: str, terms: tuple[str, ...], seed: int
 ) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
-    round_ = with_ties(generate_round(1024, 120, mix=mix, seed=seed), terms, seed)
-    plan = solve_round(round_, time_limit=1.5, isolation="none")
+    number = examples(day=256, nightly=1024)
+    round_ = with_ties(generate_round(number, number // 8, mix=mix, seed=seed), terms, seed)
+    plan = solve_round(round_, time_limit=examples(day=0.7, nightly=1.5), isolation="none")
     check(round_, plan)
     assert any(d.decision == "start" for d in plan.decisions)
 

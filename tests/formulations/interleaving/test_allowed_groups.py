@@ -23,7 +23,7 @@ def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no
             return True
 
     seen: Counter[str] = Counter()
-    for seed in range(examples(day=80, nightly=120)):
+    for seed in range(examples(day=40, nightly=120)):
         round_ = tiny.random_round(seed, running=False)
         strict, every = oracle.Enumeration(round_), Everything(round_)
         partitions = every.partitions()
@@ -40,4 +40,4 @@ def test_the_verifier_refuses_groupings_of_pending_jobs_that_break_a_rule_and_no
                 assert broken or checked.terms[round_.policy.terms[0]] == total
                 seen.update(broken or {"valid"})
     assert set(seen) >= RULES | {"valid"}
-    assert seen["valid"] > examples(day=200, nightly=500)
+    assert seen["valid"] > examples(day=100, nightly=500)

@@ -168,7 +168,7 @@ def test_jobs_alike_but_for_stages_share_a_row_and_none_is_taken_twice() -> None
 
 
 def test_more_cores_never_lower_the_optimum() -> None:
-    for seed in range(12):
+    for seed in range(examples(day=4, nightly=12)):
         values = []
         for cores in range(3):
             plan = solve_round(tuned_round(seed, cores=cores), gap=0.0, isolation="none")

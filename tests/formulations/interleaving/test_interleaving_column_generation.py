@@ -136,7 +136,7 @@ def test_generated_bounds_and_groupings_stand_on_both_sides_of_the_optimum(
         assert bound.value >= best
 
 
-@pytest.mark.nightly(after=15)
+@pytest.mark.nightly(after=8)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_grouping_of_any_method_beats_a_bound_of_any_method(seed: int, objective: str) -> None:
@@ -161,7 +161,7 @@ def test_where_running_jobs_cannot_all_stay_nothing_is_made_of_groups_that_are_n
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", by_day(range(8), 4))
 def test_a_search_to_the_end_finds_every_group_that_pays(seed: int, objective: str) -> None:
     packing = replace(
         packings.random_packing(seed, 10, objective),
@@ -183,7 +183,7 @@ def test_a_search_to_the_end_finds_every_group_that_pays(seed: int, objective: s
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", by_day(range(6), 2))
 def test_hope_is_never_below_what_a_column_is_worth(seed: int, objective: str) -> None:
     packing = packings.random_packing(seed, 10, objective)
     columns = enumerate_columns(packing)
@@ -193,7 +193,7 @@ def test_hope_is_never_below_what_a_column_is_worth(seed: int, objective: str) -
     assert (column_values(packing, columns.members)[allowed] == columns.value[allowed]).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", by_day(range(8), 4))
 def test_groups_put_together_anew_are_worth_no_less_and_keep_the_rules(seed: int) -> None:
     packing = packings.random_packing(seed, 30, "throughput")
     alone = Columns(np.full((0, 4), ALONE, dtype=np.int64), np.zeros(0, dtype=np.int64))

@@ -18,10 +18,10 @@ LIBRARY = Path(verification.__file__).parents[1] / "library"
 NAMES = (
     "interleaving-four-stages",
     "kube-knots",
-    "muri",
     "muri-running",
     "strict-sharing",
     "synergy",
+    "muri",
 )
 
 

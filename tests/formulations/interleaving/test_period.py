@@ -130,7 +130,7 @@ def test_the_period_equals_enumeration_of_all_offsets(spanning, resources, membe
 
 @pytest.mark.parametrize(("resources", "members"), [(1, 1), (2, 2), (5, 3), (6, 4), (16, 2)])
 def test_any_number_of_resources_equals_enumeration(resources, members):
-    groups = random_groups(7, 200, members, resources)
+    groups = random_groups(7, examples(day=60, nightly=200), members, resources)
     periods, offsets = best_offsets(groups, spanning=False)
     for group, period, chosen in zip(
         groups.tolist(), periods.tolist(), offsets.tolist(), strict=True

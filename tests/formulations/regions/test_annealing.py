@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from formulation_parameters import set_parameters
 
-from examples import by_day
+from examples import by_day, examples
 from placewright.array_types import Ints
 from placewright.formulations.replicas import parameters
 from placewright.formulations.replicas.heuristics import annealing_kernel
@@ -107,7 +107,7 @@ def test_a_unit_costs_what_the_whole_grows_by(seed: int) -> None:
     units, models = state.cell.size, problem.supply.shape[1]
     reads = (state.first_read[1:] - state.first_read[:-1])[state.job_class]
     dear = 0
-    for unit in random.integers(units, size=150).tolist():
+    for unit in random.integers(units, size=examples(day=60, nightly=150)).tolist():
         annealing_kernel.remove_unit(state, unit)
         before, overload = cost_of_all(problem, state)
         cells = np.flatnonzero(state.allowed_homes[state.job_class[unit]].ravel())

@@ -50,7 +50,6 @@ print(json.dumps({
     "started": ANNEALING._maker is not None,
 }))
 """
-pytestmark = pytest.mark.xdist_group("without numba")
 
 MISSING = "numba is not installed (pip install 'placewright[replicas]')"
 

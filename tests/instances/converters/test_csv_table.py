@@ -36,7 +36,7 @@ def test_cells_and_numbers_of_all_pieces(tmp_path: Path) -> None:
         table.columns["cell"][COUNT]
 
 
-@pytest.mark.nightly(after=7)
+@pytest.mark.nightly(after=5)
 @pytest.mark.parametrize("row", [0, ROWS - 1, ROWS, COUNT - 1])
 @pytest.mark.parametrize("bad", ["-1", "1.5", "²", "1 ", "9" * 16, str(LIMIT + 1), ""])
 def test_the_line_of_an_error(row: int, bad: str, tmp_path: Path) -> None:

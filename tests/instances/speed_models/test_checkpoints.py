@@ -126,7 +126,7 @@ def test_the_best_intervals_of_a_menu(backend: str) -> None:
     assert names == ["30s-32bits", "240s-32bits"]
 
 
-@pytest.mark.nightly(after=6)
+@pytest.mark.nightly(after=4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("part", range(5))
 def test_menus_are_as_good_as_brute_force(backend: str, part: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from placewright.instances.checks.round import check_round
 from placewright.instances.derived.arrays import build_cluster
 from placewright.instances.documents.job import Job
@@ -190,7 +191,7 @@ def test_tensor_groups_never_leave_an_nvlink_domain_in_any_plan() -> None:
     started = 0
 
     @settings(
-        max_examples=25,
+        max_examples=examples(day=10, nightly=25),
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(rounds(), st.sampled_from([0.0, 2.0]))
@@ -205,4 +206,4 @@ def test_tensor_groups_never_leave_an_nvlink_domain_in_any_plan() -> None:
         started += sum(d.decision == "start" for d in plan.decisions)
 
     check()
-    assert started > 20
+    assert started > examples(day=8, nightly=20)

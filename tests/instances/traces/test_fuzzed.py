@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from examples import examples
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.traces.formats import MAX_GPUS, MAX_WORK_S
 from placewright.instances.traces.papers import PROFILES, THROUGHPUTS
@@ -115,7 +116,7 @@ def test_each_cell_replaced_by_what_it_may_not_be(name: str, folder: Path) -> No
     possible(read_trace(written(folder, text, name)))
     mark = "\t" if name.endswith(".trace") else " " if name.endswith(".swf") else ","
     lines = text.split("\n")
-    for line, row in enumerate(lines[:3]):
+    for line, row in enumerate(lines[: examples(day=2, nightly=3)]):
         cells = row.split(mark)
         for field in range(len(cells)):
             for cell in CELLS:
@@ -126,14 +127,14 @@ def test_each_cell_replaced_by_what_it_may_not_be(name: str, folder: Path) -> No
 @pytest.mark.parametrize("name", FILES)
 def test_bytes_changed_cut_and_doubled_at_random(name: str, folder: Path) -> None:
     random = np.random.default_rng(7)
-    for _ in range(300):
+    for _ in range(examples(day=120, nightly=300)):
         tried(folder, name, damaged(FILES[name], random))
 
 
 @pytest.mark.parametrize(("name", "beside"), [("gavel.trace", THROUGHPUTS), ("synergy", PROFILES)])
 def test_files_beside_a_trace_changed_at_random(name: str, beside: str, folder: Path) -> None:
     random = np.random.default_rng(7)
-    for _ in range(300):
+    for _ in range(examples(day=120, nightly=300)):
         written(folder, damaged(BESIDE[beside], random), beside)
         tried(folder, name, FILES[name])
 

@@ -807,7 +807,7 @@ section_noise = st.dictionaries(
 )
 
 
-@settings(max_examples=examples(day=100, nightly=300))
+@settings(max_examples=examples(day=50, nightly=300))
 @given(noise=st.lists(decision_noise, max_size=8), sections_=st.lists(section_noise, max_size=2))
 def test_no_plan_makes_the_verifier_stumble(noise: list[Raw], sections_: list[Raw]) -> None:
     freeing = Freeing(level="rack", gpu_worth_s=1)

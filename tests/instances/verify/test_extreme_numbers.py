@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from extremes import numbers, with_number
 
+from examples import examples
 from placewright.instances import verify as verification
 from placewright.instances.errors import InvalidInputError
 from placewright.instances.io.files import load_round, parse_plan
 from placewright.rounds import solve_round
 
 LIBRARY = Path(verification.__file__).parents[1] / "library"
-MOST_PLACES = 30
+MOST_PLACES = examples(day=10, nightly=30)
 
 
 @pytest.mark.parametrize("path", sorted(LIBRARY.glob("*.yaml")), ids=lambda path: path.stem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.resources import files
 from typing import Any
 from unittest.mock import patch
@@ -41,11 +41,10 @@ def bundled():
 def serving(peer: str = "192.0.2.1", *, idle: bool = False, **changes: Any) -> Iterator[TestClient]:
     app = make_app(Settings(**{"token": TOKEN, "seconds": 5.0, **changes}))
     with ExitStack() as stack:
-        if idle:  # nobody asks for what takes a process
-            stack.enter_context(patch.object(Lane, "start"))
-        client = stack.enter_context(
-            TestClient(app, base_url="http://localhost", client=(peer, 50_000))
-        )
+        with patch.object(Lane, "start") if idle else nullcontext():
+            client = stack.enter_context(
+                TestClient(app, base_url="http://localhost", client=(peer, 50_000))
+            )
         client.headers = {"Authorization": f"Bearer {TOKEN}"}
         yield client
 
@@ -54,14 +53,14 @@ def serving(peer: str = "192.0.2.1", *, idle: bool = False, **changes: Any) -> I
 def serve():
     """`serve(peer, **settings)` is a client of a service, as a context; `peer` is who asks.
 
-    With `idle=True` it starts no processes.
+    With `idle=True` it starts no process before the first question.
     """
     return serving
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with serving() as made:
+    with serving(idle=True, body_mib=1) as made:
         yield made
 
 

@@ -241,7 +241,7 @@ def test_unknown_paths_are_errors_like_all_others(client):
 
 
 def test_metrics_and_page_show_the_last_round(serve, bundled):
-    with serve() as client:
+    with serve(idle=True) as client:
         assert "No round" in client.get("/").text
         client.post("/v1alpha2/solve?show=false", json=bundled("quickstart"))
         assert "No round" in client.get("/").text

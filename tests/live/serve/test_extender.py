@@ -196,7 +196,7 @@ def post(client, path, args):
     return client.post(path, json=args)
 
 
-def test_a_solved_round_reaches_the_extender(serve):
+def test_a_solved_round_reaches_the_extender(client):
     round_ = {
         "apiVersion": "placewright/v1alpha2",
         "kind": "Round",
@@ -207,21 +207,21 @@ def test_a_solved_round_reaches_the_extender(serve):
             {"name": "research/large", "options": [{"groups": [{"count": 5, "gpu": 8}]}]},
         ],
     }
-    with serve("127.0.0.1") as client:
-        assert client.post("/v1alpha2/solve", json=round_).status_code == 200
-        client.headers = {}  # kube-scheduler sends no token
-        deadline = time.monotonic() + 60
-        while not (found := post(client, "/extender/filter", ARGS).json())["NodeNames"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert found["NodeNames"][0] in {"gpu-2", "gpu-3"}
-        scores = post(client, "/extender/prioritize", ARGS).json()
-        stopped = post(client, "/extender/preempt", victims("gpu-0")).json()
-        assert stopped == {"NodeNameToMetaVictims": {}}
-        assert max(scores, key=lambda one: one["Score"])["Host"] == found["NodeNames"][0]
-        large = copy.deepcopy(ARGS)
-        large["Pod"]["metadata"]["ownerReferences"][0]["name"] = "large"
-        why = post(client, "/extender/filter", large).json()["FailedAndUnresolvableNodes"]["gpu-0"]
+    assert client.post("/v1alpha2/solve", json=round_).status_code == 200
+    # kube-scheduler asks from loopback, and sends no token
+    other = type(client)(client.app, base_url="http://localhost", client=("127.0.0.1", 50_000))
+    deadline = time.monotonic() + 60
+    while not (found := post(other, "/extender/filter", ARGS).json())["NodeNames"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert found["NodeNames"][0] in {"gpu-2", "gpu-3"}
+    scores = post(other, "/extender/prioritize", ARGS).json()
+    stopped = post(other, "/extender/preempt", victims("gpu-0")).json()
+    assert stopped == {"NodeNameToMetaVictims": {}}
+    assert max(scores, key=lambda one: one["Score"])["Host"] == found["NodeNames"][0]
+    large = copy.deepcopy(ARGS)
+    large["Pod"]["metadata"]["ownerReferences"][0]["name"] = "large"
+    why = post(other, "/extender/filter", large).json()["FailedAndUnresolvableNodes"]["gpu-0"]
     assert why.startswith("placewright: waits, never_fits: at most 4 of 5 tasks")
 
 

@@ -198,6 +198,7 @@ def test_a_killed_process_costs_one_answer(slow, quick):
     run(test)
 
 
+@pytest.mark.nightly
 def test_a_killed_solver_costs_one_degraded_answer(slow, quick):
     async def test(lane):
         asking = asyncio.create_task(lane.ask(Question("solve", slow, 6.0), never))

@@ -22,15 +22,24 @@ from placewright.cli.app import main
 from placewright.live.serve.app import REQUEST_S
 from tests.live.serve import callers
 
-SECONDS, CALLERS = examples(day=3, nightly=10), 50
+SECONDS, CALLERS = examples(day=1, nightly=10), 50
 GROWTH_MIB = 24
 
 
-def test_fifty_callers_get_right_answers_or_are_told_to_come_again(tmp_path):
-    with callers.running(tmp_path) as service:
-        figures = asyncio.run(callers.hammer(service, CALLERS, SECONDS))
-        seen = {int(status.split()[1]) for status in figures.answers}
-        log = (tmp_path / "log").read_text()
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A service that follows a round and a plan, and its folder; the files are not there yet."""
+    folder = tmp_path_factory.mktemp("service")
+    files = ["--round", str(folder / "round.json"), "--plan", str(folder / "plan.json")]
+    with callers.running(folder, *files) as service:
+        yield service, folder
+
+
+def test_fifty_callers_get_right_answers_or_are_told_to_come_again(shared):
+    service, folder = shared
+    figures = asyncio.run(callers.hammer(service, CALLERS, SECONDS))
+    seen = {int(status.split()[1]) for status in figures.answers}
+    log = (folder / "log").read_text()
     assert figures.wrong == []
     assert seen <= {200, 422, 503}
     assert sum(n for what, n in figures.answers.items() if what.endswith(" 200")) > 0
@@ -84,9 +93,9 @@ UNKNOWN = SLOW_FILTER.replace(b"/extender/filter", b"/v1alpha2/solve")
 @pytest.mark.parametrize(
     "first", [b"", SLOW_HEAD, ASKED_ONCE, SLOW_FILTER, UNKNOWN], ids=lambda one: str(one[:20])
 )
-def test_callers_without_a_token_keep_nobody_from_an_answer(tmp_path, bundled, first):
-    body = {"round": bundled("quickstart"), "plan": {}}
-    with callers.running(tmp_path) as service, holding(service, HELD, first):
+def test_callers_without_a_token_keep_nobody_from_an_answer(shared, bundled, first):
+    body, service = {"round": bundled("quickstart"), "plan": {}}, shared[0]
+    with holding(service, HELD, first):
         for _ in range(2):
             assert httpx.get(f"{service.url}/healthz", timeout=10).status_code == 200
             answer = httpx.post(
@@ -121,19 +130,6 @@ def test_who_sends_slowly_takes_no_place_and_is_refused(tmp_path, bundled):
             assert one.recv(100).startswith(b"HTTP/1.1 408")
 
 
-def test_a_signal_ends_the_service_and_its_processes(tmp_path):
-    with callers.running(tmp_path) as service:
-        process = service.process
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(children) == 2
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-        deadline = time.monotonic() + 10
-        while any(Path(f"/proc/{child}").exists() for child in children):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-
 @pytest.mark.nightly
 def test_a_service_that_is_killed_leaves_no_process(tmp_path):
     with callers.running(tmp_path) as service:
@@ -154,49 +150,60 @@ def _runs(process):
         return False
 
 
-def test_a_plan_of_files_is_shown_and_followed(tmp_path, bundled):
-    round_file, plan_file = tmp_path / "round.json", tmp_path / "plan.json"
-    files = ["--round", str(round_file), "--plan", str(plan_file)]
-    with callers.running(tmp_path, *files) as service:
-        round_ = callers.round_of(2, 3)
+def test_a_plan_of_files_is_shown_and_followed(shared, bundled):
+    service, folder = shared
+    round_file, plan_file = folder / "round.json", folder / "plan.json"
+    client = httpx.Client(base_url=service.url)
+    round_ = callers.round_of(2, 3)
 
-        def first_reason():
-            args = {
-                "Pod": {
-                    "metadata": {"name": "p", "annotations": {"placewright.dev/job": "j2"}},
-                    "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]},
-                },
-                "NodeNames": ["h0", "h1"],
-            }
-            found = httpx.post(f"{service.url}/extender/filter", json=args).json()
-            return found["NodeNames"] or found["FailedAndUnresolvableNodes"]["h0"]
+    def first_reason():
+        args = {
+            "Pod": {
+                "metadata": {"name": "p", "annotations": {"placewright.dev/job": "j2"}},
+                "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]},
+            },
+            "NodeNames": ["h0", "h1"],
+        }
+        found = client.post("/extender/filter", json=args).json()
+        return found["NodeNames"] or found["FailedAndUnresolvableNodes"]["h0"]
 
-        def wait_for(expected):
-            deadline = time.monotonic() + 60
-            while (found := first_reason()) != expected:
-                assert time.monotonic() < deadline, found
-                time.sleep(0.1)
-
-        wait_for("placewright: waits, no plan yet")
-        decisions = callers.placed(2, 3)
-        plan = {**callers.HEAD, "kind": "Plan", "decisions": decisions}
-        round_file.write_text(json.dumps(round_))
-        plan_file.write_text(json.dumps(plan))
-        wait_for("placewright: waits, no_reason")
-        # Not what somebody else asks.
-        httpx.post(
-            f"{service.url}/v1alpha2/solve", json=bundled("quickstart"), headers=callers.NAMED
-        )
-        decisions[2]["decision"], decisions[1] = "start", {"job": "j1", "decision": "wait"}
-        decisions[2] |= {"option": 0, "tasks": [{"host": "h1", "gpus": list(range(8))}]}
-        plan_file.write_text(json.dumps(plan))
-        wait_for(["h1"])
-        plan_file.write_text("{")  # what cannot be read changes nothing
+    def wait_for(expected):
         deadline = time.monotonic() + 60
-        while "the plan is not shown" not in (tmp_path / "log").read_text():
-            assert time.monotonic() < deadline
+        while (found := first_reason()) != expected:
+            assert time.monotonic() < deadline, found
             time.sleep(0.1)
-        assert first_reason() == ["h1"]
+
+    wait_for("placewright: waits, no plan yet")
+    decisions = callers.placed(2, 3)
+    plan = {**callers.HEAD, "kind": "Plan", "decisions": decisions}
+    round_file.write_text(json.dumps(round_))
+    plan_file.write_text(json.dumps(plan))
+    wait_for("placewright: waits, no_reason")
+    # Not what somebody else asks.
+    client.post("/v1alpha2/solve", json=bundled("quickstart"), headers=callers.NAMED)
+    decisions[2]["decision"], decisions[1] = "start", {"job": "j1", "decision": "wait"}
+    decisions[2] |= {"option": 0, "tasks": [{"host": "h1", "gpus": list(range(8))}]}
+    plan_file.write_text(json.dumps(plan))
+    wait_for(["h1"])
+    plan_file.write_text("{")  # what cannot be read changes nothing
+    deadline = time.monotonic() + 60
+    while "the plan is not shown" not in (folder / "log").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert first_reason() == ["h1"]
+
+
+def test_a_signal_ends_the_service_and_its_processes(shared):
+    """It comes after all others that ask the shared one."""
+    process = shared[0].process
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slurm
 BUSY_S = 6.0
 """By how much a machine that does much else may delay a look and what it starts."""
 
-ROUNDS, RESTARTS, KILLS, DRAINS = examples(day=8, nightly=20), 1, 1, 2
+ROUNDS, RESTARTS, KILLS, DRAINS = examples(day=5, nightly=20), 1, 1, 2
 
 
 @pytest.fixture(scope="module")

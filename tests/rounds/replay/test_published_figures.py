@@ -37,7 +37,7 @@ def rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(path.open())) if path.is_file() else []
 
 
-@pytest.mark.nightly(after=4)
+@pytest.mark.nightly(after=2)
 @pytest.mark.parametrize(
     "row",
     [
@@ -114,6 +114,7 @@ def test_deadlines_met_by_tiresias(file: str, hosts: int, within: float) -> None
     assert found["deadlines_met"] == pytest.approx(float(row["met_rerun"]), abs=within)
 
 
+@pytest.mark.nightly(after=3)
 @pytest.mark.skipif(not GAVEL.is_there, reason="needs Gavel's trace and throughputs")
 @pytest.mark.parametrize(
     ("policy", "measured", "within"),

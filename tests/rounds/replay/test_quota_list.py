@@ -77,7 +77,7 @@ def test_cells_of_a_host_that_fails_are_bound_to_another() -> None:
 
 
 @pytest.mark.parametrize("policy", ["hived", "gpu-quota"])
-@pytest.mark.parametrize("seed", by_day(range(100), 40))
+@pytest.mark.parametrize("seed", by_day(range(100), 20))
 def test_jobs_end_while_hosts_fail(policy: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     hosts = ((4, 4, 4), (8, 8))[seed % 2]
@@ -111,7 +111,7 @@ def random_quotas(rng: np.random.Generator, hosts: tuple[int, ...]) -> tuple[Quo
     return tuple(found) or (Quota("A", 1, 1),)
 
 
-@pytest.mark.parametrize("seed", by_day(range(300), 40))
+@pytest.mark.parametrize("seed", by_day(range(300), 20))
 def test_cells_give_guaranteed_jobs_what_a_cluster_of_ones_own_would(seed: int) -> None:
     """Without the other tenants, and jobs larger than the quota, they start at the same times."""
     rng = np.random.default_rng(seed)
@@ -173,7 +173,7 @@ def no_gpu_twice(loop: Loop) -> None:
     assert (held + np.array(loop.ledger.free) == sizes).all()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", by_day(range(60), 20))
 def test_guaranteed_jobs_stay_within_a_quota_of_gpus(seed: int) -> None:
     rng = np.random.default_rng(1000 + seed)
     trace, quotas = random_trace(rng, 4), (Quota("A", 1, 4), Quota("B", 3, 1))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.policies import ORACLES, SHARED, SYNERGY
+from examples import by_day
 from placewright.instances.converters.traces.synergy import KINDS
 from placewright.instances.traces.papers import PROFILES
 from placewright.instances.traces.read import read_trace
@@ -78,7 +79,7 @@ def random_trace_of_models(folder: Path, seed: int) -> Trace:
 
 @pytest.mark.parametrize("places", ["free", "kept"])
 @pytest.mark.parametrize("order", ["fifo", "srtf", "las"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", by_day(range(3)))
 def test_tuned_shares_are_no_worse_on_random_jobs(
     seed: int, order: str, places: Places, tmp_path: Path
 ) -> None:

@@ -100,7 +100,7 @@ def used(loop: Loop, job: int) -> list[tuple[int, int]]:
     return [point for point, s in zip(POINTS, row, strict=True) if s == loop.speed[job]]
 
 
-@pytest.mark.parametrize("seed", by_day(range(200), 40))
+@pytest.mark.parametrize("seed", by_day(range(200), 20))
 def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
     """Work is the integral of the speed, summed here by events; and no host has too few cores."""
     rng = np.random.default_rng(seed)
@@ -144,7 +144,7 @@ def test_nobody_is_below_speed_one_and_work_is_done(seed: int) -> None:
             assert 0 <= over < 10 * FULL_SPEED
 
 
-@pytest.mark.parametrize("seed", by_day(range(100), 40))
+@pytest.mark.parametrize("seed", by_day(range(100), 20))
 def test_no_job_of_one_gpu_ends_later_than_at_proportional_shares(seed: int) -> None:
     rng = np.random.default_rng(seed)
     trace = random_trace(rng, 1)
