@@ -17,7 +17,7 @@ from placewright.instances.io.files import load_documents
 
 _SUFFIXES = (".json", ".zip")
 _EXPECTED = (
-    "expected what squeue --json and scontrol show node --json, or "
+    "expected what squeue --json --states=all and scontrol show node --json, or "
     "kubectl get nodes,pods -A -o json print"
 )
 

@@ -263,9 +263,10 @@ def read_slurm(
     Parameters
     ----------
     sources
-        Folders or files: what `squeue --json`, `scontrol show node --json` (22.05: `sinfo --json`)
-        print, and, as far as they are there, the partitions, configuration, topology, reservations,
-        associations, QOS, shares, licences, and gres.conf or what `slurmd -G` prints.
+        Folders or files: what `squeue --json --states=all`, `scontrol show node --json` (22.05:
+        `sinfo --json`) print, and, as far as they are there, the partitions, configuration,
+        topology, reservations, associations, QOS, shares, licences, and gres.conf or what
+        `slurmd -G` prints.
     movable
         Running jobs that Slurm may requeue can be moved or preempted; else all are pinned.
     lenient

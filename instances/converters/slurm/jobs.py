@@ -44,13 +44,19 @@ from placewright.instances.converters.slurm.requests import (
 )
 from placewright.instances.converters.slurm.scheduler import Preemption, Scheduler
 from placewright.instances.converters.slurm.texts import Gres
-from placewright.instances.converters.support.live import Condition, HostSets, LeftOutError, either
+from placewright.instances.converters.support.live import (
+    Condition,
+    HostSets,
+    LeftOutError,
+    either,
+    is_name,
+)
 from placewright.instances.derived.source_words import also_of
 from placewright.instances.documents.annotations import LINE
 from placewright.instances.documents.arrangement import Apart, HostCount, Slices
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
-from placewright.instances.documents.job import Job, Running
+from placewright.instances.documents.job import MAX_OPTIONS, Job, Running
 from placewright.instances.documents.option import Option, TaskGroup
 from placewright.instances.documents.plan import Task
 from placewright.instances.documents.source_keys import (
@@ -279,7 +285,7 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
     for component in parts_of:
         qos = context.qos_of(component)
         check_pending(component, context.limits, context.now, qos)
-        asked.append(_choices(component, context, several, book))
+        asked.append(_in_one_partition(component, context, several, book))
         least = min(asked[-1], key=lambda choice: sum(one.milli_gpu for one in choice.groups))
         check_limits(component, least.groups, qos, context.limits)
     if not any(g.gpu for choices in asked for choice in choices for g in choice.groups):
@@ -301,9 +307,7 @@ def pending_job(components: Sequence[SlurmJob], context: Context, book: Bookkeep
         **common_fields(job, context),
         options=tuple(
             Option(
-                name="default"
-                if len(choices) == 1
-                else f"nodes-{sum(group.count for group in choice.groups)}",
+                name="default" if len(choices) == 1 else choice.name,
                 groups=choice.groups,
                 hosts=choice.hosts,
                 value=choice.value,
@@ -336,11 +340,55 @@ def _within(nodes: Counts, job: SlurmJob, context: Context) -> Counts:
 
 
 class _Choice(NamedTuple):
-    """Task groups that a job has together, on how many hosts, and what they are worth."""
+    """Task groups that a job has together, on how many hosts, and what they are worth.
+
+    `where`: the partition of all of them, "" for any of the job's.
+    """
 
     groups: tuple[TaskGroup, ...]
     hosts: HostCount | None = None
     value: int | None = None
+    where: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its option."""
+        return f"{self.where}nodes-{sum(group.count for group in self.groups)}"
+
+
+def _in_one_partition(
+    job: SlurmJob, context: Context, several: bool, book: Bookkeeping
+) -> list[_Choice]:
+    """Return the choices of a job, each in one of its partitions: Slurm never takes nodes of two.
+
+    Those of which another one has all nodes, too, need none of their own, and no job of one task.
+    """
+    told = Bookkeeping()
+    made = _choices(job, context, several, told)
+    own = {name: context.nodes.partitions.get(name, frozenset()) for name in job.partition}
+    apart = {
+        nodes: name
+        for name, nodes in reversed(own.items())
+        if not any(nodes < others for others in own.values())
+    }
+    if len(apart) > 1 and any(sum(g.count for g in choice.groups) > 1 for choice in made):
+        made, wrong = [], LeftOutError("")
+        for name in sorted(apart.values()):
+            where = f"{name}/" if is_name(name) else f"partition-{len(made)}/"
+            alone = job.model_copy(update={"partition": (name,)})
+            try:
+                found = _choices(alone, context, several, told)
+            except LeftOutError as error:
+                wrong = error
+            else:
+                made += [one._replace(where=where) for one in found]
+        if not made:
+            raise wrong
+        if len(made) > MAX_OPTIONS:
+            told.cannot_say(f"more than {MAX_OPTIONS} choices of partitions and numbers of nodes")
+    for what in told.unsaid:
+        book.cannot_say(what, job.name)
+    return made[:MAX_OPTIONS]
 
 
 def _choices(job: SlurmJob, context: Context, several: bool, book: Bookkeeping) -> list[_Choice]:

@@ -66,7 +66,10 @@ _STRUCTURED = (".json", ".yaml", ".yml")
 _SUFFIXES = ("", ".txt", ".conf", *_STRUCTURED)
 _JOBS = "`squeue --json --states=all`"
 _NODES = "`scontrol show node --json` (Slurm 22.05: `sinfo --json`)"
-_READ = "squeue --json --states=all, scontrol show node --json, scontrol show topology"
+_READ = (
+    "squeue --json --states=all, scontrol show node --json (Slurm 22.05: sinfo --json), "
+    "scontrol show topology, partition, reservation, licenses or config, sacctmgr, sshare"
+)
 
 
 @dataclass(frozen=True, slots=True)

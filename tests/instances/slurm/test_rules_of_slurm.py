@@ -321,3 +321,22 @@ def test_no_number_is_no_rule_that_is_told(tmp_path, factor):
     said = {"name": "q", "limits": {"factor": factor}}
     (tmp_path / "qos.json").write_text(json.dumps({"qos": [said]}))
     assert told(read_slurm([tmp_path])) == []
+
+
+def test_a_job_has_nodes_of_one_of_its_partitions(tmp_path):
+    nodes = [node(f"h{i}", partitions=["a", "all"] if i < 2 else ["b", "all"]) for i in range(5)]
+    asked = waiting(partition=["a", "b"], node_count=2)
+    (one,) = convert(tmp_path, [asked], nodes).round.jobs
+    found = {option.name: option.groups[0].host_sets for option in one.options}
+    assert found == {"a/nodes-2": ("partition/a",), "b/nodes-2": ("partition/b",)}
+    for other in (
+        {**asked, "node_count": 1},
+        {**asked, "partition": ["a", "all"]},
+        {**asked, "partition": ["a", "none"]},
+    ):
+        (one,) = convert(tmp_path, [other], nodes).round.jobs
+        assert [option.name for option in one.options] == ["default"]
+    spread = {**asked, "tres_per_node": "", "tres_per_job": "gpu:4", "partition": ["a", "b"]}
+    made = convert(tmp_path, [spread], nodes)
+    assert len(made.round.jobs[0].options) == 2
+    assert all(names == ["1"] for names in made.book.unsaid.values() if names)
