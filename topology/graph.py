@@ -16,7 +16,8 @@ Every node has a `kind`:
   special kind: ``"nvswitch"``, ``"pcie"``, ``"rail"``.
 
 `name` is that of a domain or host; by default it is the node itself, or the parts of a tuple with
-``-`` between. `index` orders nodes of one kind; by default they have the order of the graph.
+``-`` between. `index` orders nodes of one kind, in a host each once; by default they have the order
+of the graph, after those that have one. Plans count GPUs from 0 in that order.
 `NODE_ATTRIBUTES` has all names and types. An attribute of another name is the user's own and says
 nothing here, unless it looks like one of these misspelled: that is refused.
 

@@ -341,7 +341,19 @@ class _Reader:
         found = [
             node for node in (self.kind if nodes is None else nodes) if self.kind[node] == kind
         ]
+        if kind in _INSIDE:
+            self._check_indices(found)
         return sorted(found, key=lambda node: self.said[node].get("index", MAX_AMOUNT))
+
+    def _check_indices(self, nodes: Iterable[Node]) -> None:
+        """Refuse GPUs, NICs or NUMA nodes of one host that have one index."""
+        first: dict[int, Node] = {}
+        for node in nodes:
+            index = self.said[node].get("index")
+            if index is not None and (other := first.setdefault(index, node)) is not node:
+                raise graph_error(
+                    [node], f"index {index} is that of {show(other)}, too; expected each index once"
+                )
 
     def _names(self) -> dict[Node, str]:
         """Return the names of domains and hosts."""

@@ -339,6 +339,11 @@ def another_matrix(graph: Graph) -> None:
     graph.nodes["a0"]["gpu_links"] = "ring"
 
 
+def one_index(graph: Graph) -> None:
+    for i in (0, 3):
+        graph.nodes["a0", i]["index"] = 3
+
+
 def no_matrix(graph: Graph) -> None:
     graph.graph["gpu_links"] = [{"name": "ring", "gpus": 3}]
 
@@ -421,6 +426,7 @@ REFUSED = [
         wan_of_hosts,
         "edge 'a0' to 'b0': wan ends at host 'a0'; expected two domains",
     ),
+    (one_index, "node ('a0', 3): index 3 is that of ('a0', 0), too; expected each index once"),
     (some_in_numa, "node ('a0', 0): is in no NUMA node, and other GPUs of its host are"),
     (unknown_matrix, "node 'a0': link matrix 'ring' is unknown; expected one of the graph's"),
     (
