@@ -69,10 +69,16 @@ _OF_PARTITIONS = dict.fromkeys(
     (
         *("OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit"),
         *("OVERRIDE_PARTITION_QOS", "PARTITION_MAXIMUM_NODE", "PARTITION_MINIMUM_NODE"),
-        *("PARTITION_TIME_LIMIT", "DenyOnLimit", "DENY_LIMIT"),
+        *("PARTITION_TIME_LIMIT", "DenyOnLimit", "DENY_LIMIT", "NoDecay", "NO_DECAY"),
+        *("UsageFactorSafe", "USAGE_FACTOR_SAFE", "RequiresReservation", "REQUIRED_RESERVATION"),
     )
 )
-"""Flags of a QOS that are read, or that matter only as a job is submitted."""
+"""Flags of a QOS that are read, or that matter only to use over time or as a job is submitted."""
+
+_NO_RESERVE = dict.fromkeys(
+    ("NoReserve", "NO_RESERVE"),
+    Rule("no-reserve", "that backfill reserves nothing for its QOS is not read", hard=False),
+)
 
 _NO_VALUE_THREADS = "32766"
 
@@ -123,7 +129,6 @@ JOB = Ledger(
         "tasks_per_core": _SOCKETS,
         "tasks_per_socket": _SOCKETS,
         "thread_spec": {_NO_VALUE_THREADS: None, OTHERWISE: _SPECIAL_CORES},
-        "threads_per_core": _SOCKETS,
         "time_minimum": Rule("time-min", "the least time (--time-min) is not read", hard=False),
     },
 )
@@ -231,7 +236,7 @@ QOS = Ledger(
             ),
             _TRES | {OTHERWISE: _QOS_LIMITS},
         ),
-        "flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
+        "flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS, **_NO_RESERVE},
         **dict.fromkeys(
             (f"limits.max.tres.minutes.{at}" for at in ("total", *map("per.{}".format, _OWNERS))),
             _QOS_LIMITS,
@@ -241,7 +246,7 @@ QOS = Ledger(
         "LimitFactor": _FACTOR,
         "usage_threshold": _THRESHOLD,
         "UsageThres": _THRESHOLD,
-        "Flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS},
+        "Flags": {OTHERWISE: _QOS_LIMITS, **_OF_PARTITIONS, **_NO_RESERVE},
         "GrpTRESMins": _QOS_LIMITS,
         "GrpTRESRunMins": _QOS_LIMITS,
         "GrpWall": _QOS_LIMITS,
@@ -251,10 +256,14 @@ QOS = Ledger(
 )
 
 _ALONE = Rule("exclusive-partition", "that a partition gives each job its nodes alone is not read")
-_GROUPS = Rule("partition-groups", "which groups and hosts may use a partition is not read")
+_GROUPS = Rule(
+    "partition-groups", "which groups and hosts may submit to a partition is not read", hard=False
+)
 _MOST_CPUS = Rule("partition-cpus", "the most CPUs and memory of a partition's job are not read")
 _LEAST_LOADED = Rule("least-loaded", "that a partition prefers idle nodes is not read", hard=False)
-_ONLY_RESERVED = Rule("needs-reservation", "that a partition wants a reservation is not read")
+_ONLY_RESERVED = Rule(
+    "needs-reservation", "that jobs submitted to a partition name a reservation is not read", False
+)
 _UNLIMITED = {"UNLIMITED": None, "0": None, "-1": None, OTHERWISE: _MOST_CPUS}
 _ALONE_WITH: Told = {
     **dict.fromkeys(ALONE, Use.READ),
@@ -296,7 +305,9 @@ PARTITION = Ledger(
     {
         "min nodes per job": {},
         "flags": {
-            **dict.fromkeys(("DEFAULT", "default")),
+            **dict.fromkeys(("DEFAULT", "HIDDEN", "NO_ROOT", "ROOT_ONLY", "REQ_RESV", "PDOI")),
+            **dict.fromkeys(("default", "hidden", "no_root", "root_only", "req_resv")),
+            **dict.fromkeys(("LLN", "lln"), _LEAST_LOADED),
             OTHERWISE: Rule("partition-flags", "flags of its partition are not read"),
         },
         "partition.exclusive": _ALONE_WITH,

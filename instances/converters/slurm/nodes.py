@@ -314,10 +314,15 @@ class Room(NamedTuple):
     memory: frozenset[int] = frozenset()
     per_core: frozenset[int] = frozenset({1})
 
-    def whole_cores(self, cpus: int) -> int:
-        """Return the CPUs that a job gets of a node that asks for some: those of whole cores."""
+    def whole_cores(self, cpus: int, threads: int | None) -> tuple[int, int]:
+        """Return the CPUs that a job gets of a node, those of whole cores, and those that it uses.
+
+        `threads`: how many CPUs of a core it uses at most (--threads-per-core).
+        """
         each = min(self.per_core)
-        return -(-cpus // each) * each
+        used = min(threads or each, each)
+        cores = -(-cpus // used)
+        return cores * each, cores * used
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,6 +363,7 @@ class SlurmJob(Record):
     tasks_per_tres: Number = None
     cpus: Number = None
     minimum_cpus_per_node: Number = None
+    threads_per_core: Number = None
     memory_per_node: Number = None
     memory_per_cpu: Number = None
     cpus_per_tres: GresText = _NO_GRES_FIELD

@@ -124,6 +124,7 @@ def asked_of(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
         if job.exclusive:
             return _alone(job, _times(gpus, tasks), room, nodes)
         cpu, memory = (_share(all_, tasks) for all_ in _total(job, least, gpus.total() * tasks))
+        cpu *= _widening(job, room)
         guess = tasks > 1 and (_is_part(cpu, room) or _is_wide(job))
         asked = _on_some(nodes, [Shape(tasks, gpus, cpu, memory)])
         return asked._replace(guesses=(DIVIDED,) if guess else ())
@@ -132,13 +133,14 @@ def asked_of(job: SlurmJob, room: Room, nodes: Counts) -> Asked:
         return _per_node(job, gpus, room, nodes)
     if nodes.most == 1:
         cpu, memory = _total(job, 1, gpus.total())
-        cpus = room.whole_cores(cpu // 1000)
-        memory = max(memory, (job.memory_per_cpu or 0) * cpus)
+        cpus, used = room.whole_cores(cpu // 1000, job.threads_per_core)
+        memory = max(memory, (job.memory_per_cpu or 0) * used)
         return Asked([(Shape(1, gpus, cpus * 1000, memory, most=1),)])
     if job.exclusive:
         return _alone(job, gpus, room, nodes)
     number = gpus.total()
     cpu, memory = (_share(all_, number) for all_ in _total(job, least, number))
+    cpu *= _widening(job, room)
     shapes = [Shape(count, {model: 1}, cpu, memory) for model, count in sorted(gpus.items())]
     every = job.cpus_per_tres.total and job.memory_per_tres.total
     guess = number > 1 and not every and not job.tasks_per_tres
@@ -157,6 +159,12 @@ def _per_job(job: SlurmJob) -> Counter[str]:
 def _is_part(millicores: int, room: Room) -> bool:
     """Whether tasks of a node that ask so many CPUs each may have less together than they get."""
     return any(millicores % (1000 * each) for each in room.per_core)
+
+
+def _widening(job: SlurmJob, room: Room) -> int:
+    """Return how many CPUs a job gets for each that it uses (--threads-per-core)."""
+    cpus, used = room.whole_cores(1, job.threads_per_core)
+    return cpus // used
 
 
 def _is_wide(job: SlurmJob) -> bool:
@@ -207,9 +215,9 @@ def _node(job: SlurmJob, nodes: int, gpus: Mapping[str, int], room: Room) -> Sha
     number = sum(gpus.values())
     all_cpus = max(job.tres_req_str.cpus, job.cpus or 0)  # of a range Slurm may count one node
     fixed = max(job.minimum_cpus_per_node or 0, job.cpus_per_tres.total * number)
-    cpus = room.whole_cores(max(_share(all_cpus, nodes), fixed))
+    cpus, used = room.whole_cores(max(_share(all_cpus, nodes), fixed), job.threads_per_core)
     per_gpu, per_node = job.memory_per_tres.total * number, job.memory_per_node or 0
-    memory = per_gpu or max(per_node, (job.memory_per_cpu or 0) * cpus)
+    memory = per_gpu or max(per_node, (job.memory_per_cpu or 0) * used)
     if not memory:
         of = nodes if job.most_nodes is None else job.least_nodes
         memory = _share(job.tres_req_str.memory, of)

@@ -78,6 +78,9 @@ def test_what_slurm_starts_may_start(tmp_path, asked, texts):
         ({"flags": ["SPREAD_JOB", "JOB_WAS_RUNNING"]}, {}, ["spread-job"]),
         ({"flags": ["GRES_ENFORCE_BIND"]}, {}, ["gres-flags"]),
         ({"flags": ["A_NEW_ONE"]}, {}, ["job-flags"]),
+        ({}, {"qos": "Name|Priority|Flags\nq|1|NoDecay,DenyOnLimit\n"}, []),
+        ({}, {"qos": "Name|Priority|Flags\nq|1|NoReserve\n"}, ["no-reserve"]),
+        ({}, {"partitions": "PartitionName=p AllowGroups=ml\n"}, ["partition-groups"]),
         ({"job_size_str": ["2,4"]}, {}, ["node-numbers"]),
         ({"reboot": True}, {}, ["reboot"]),
         ({"job_state": ["PENDING", "PAUSED"]}, {}, ["unknown-word"]),
@@ -151,6 +154,16 @@ def test_jobs_get_whole_cores(tmp_path):
     cores_as_cpus = [node("h0", threads=2, cpus=16, sockets=2, cores=8)]
     (made,) = convert(tmp_path, [waiting(cpus=3)], cores_as_cpus).round.jobs
     assert made.options[0].groups[0].cpu == 3000
+    one_thread = {"threads_per_core": 1, "cpus": 3, "memory_per_cpu": 100}
+    for one, cpu in (
+        (waiting(**one_thread), 6000),
+        (waiting(**one_thread, tres_per_node="", tres_per_job="gpu:3"), 2000),
+        (waiting(**one_thread, tres_per_node="", tres_per_task="gpu:1", tasks=3), 2000),
+    ):
+        (made,) = convert(tmp_path, [one], nodes).round.jobs
+        group = made.options[0].groups[0]
+        assert (group.cpu, group.count * group.memory) == (cpu, 300)
+        assert not caveats_of(made.annotations)
     mixed = [*nodes, node("h1")]
     made = convert(tmp_path, [waiting(cpus=3)], mixed)
     assert any("how many CPUs a core of its nodes has" in what for what in made.book.unsaid)
