@@ -39,6 +39,9 @@ _QUOTA = re.compile(r"(.+)=([0-9]{1,6})x([0-9]{1,4})", re.DOTALL)
 MAX_HOSTS = 200_000
 HEAD = 4_096
 """Bytes of a JSON file that say whether it is a round."""
+OF_ROUNDS = ("trace_file", "policy", "apart", "output_format")
+"""Arguments that replays of rounds have."""
+
 SECONDS = 1.0
 """The limit of a round that pipelines are played by."""
 
@@ -139,6 +142,7 @@ class StartTable(StrEnum):
 
 
 def replay(
+    context: typer.Context,
     trace_file: Annotated[
         str,
         typer.Argument(
@@ -262,8 +266,7 @@ def replay(
     Example: placewright replay trace.csv --policy srsf --hosts 8x8 -o srsf
     """
     if _is_round(trace_file):
-        if hosts is not None or output is not None:
-            raise typer.BadParameter("a round has hosts, and no records", param_hint="--hosts")
+        _refuse_options_of_traces(context)
         _play_pipelines(trace_file, policy, apart or 0, output_format)
         return
     if hosts is None or apart is not None:
@@ -324,6 +327,15 @@ def replay(
     from placewright.rounds.replay.files import specs_of
 
     _play_sweep(trace_file, specs_of(spec, policy, loads, seeds), output, executor, output_format)
+
+
+def _refuse_options_of_traces(context: typer.Context) -> None:
+    """Refuse what would have no effect on pipelines."""
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name not in OF_ROUNDS and source is not None and source.name == "COMMANDLINE":
+            problem = "not of a round, which is played by --policy and --apart alone"
+            raise typer.BadParameter(problem, param_hint=option.opts[-1])
 
 
 def _is_round(file: str) -> bool:

@@ -41,7 +41,9 @@ def test_pipelines_of_a_round_are_played_by_rules_and_by_rounds(run):
     ("asked", "said"),
     [
         ((ROUND, "--policy", "las"), "las: of a round expected fifo, fair, shortest"),
-        ((ROUND, "--policy", "fifo", "--hosts", "2x4"), "a round has hosts"),
+        ((ROUND, "--policy", "fifo", "--hosts", "2x4"), "--hosts: not of a round, which is"),
+        ((ROUND, "--policy", "fifo", "-o", "out"), "--output: not of a round, which is"),
+        ((ROUND, "--policy", "fifo", "--start", "30s"), "--start: not of a round, which is"),
         (("trace.csv", "--policy", "fifo"), "expected --hosts of a trace"),
         (("trace.csv", "--policy", "mine.py:peeks", "--hosts", "1x4"), "declares this column"),
         (("trace.csv", "--policy", "fifo", "--hosts", "2x4", "--apart", "9"), "no --apart"),
