@@ -73,6 +73,7 @@ def check_bounds(problem: Problem, found: Answer, best: Any) -> None:
     assert any(bound.term == ADMITTED and bound.certified for bound in found.bounds)
 
 
+@pytest.mark.nightly(after=1)
 @pytest.mark.parametrize(
     ("backend", "every"), [("highs", 1), ("cp-sat", 4), ("cbc", 6), ("scip", 6)]
 )

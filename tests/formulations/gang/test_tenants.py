@@ -37,6 +37,7 @@ def test_a_gang_in_a_quota_is_weighed_against_all_that_it_would_take() -> None:
     assert max(excess) == pytest.approx(48 * 80 / 128)
 
 
+@pytest.mark.nightly
 def test_whole_jobs_prove_what_parts_of_gangs_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
     round_ = generate_round(256, 80, mix="hard", seed=4, tenants=3)
     set_parameters(monkeypatch, "run", max_exact_variables=-1)

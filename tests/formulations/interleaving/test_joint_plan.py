@@ -15,7 +15,7 @@ from placewright.rounds import solve_round
 from tests.formulations.interleaving import oracle, tiny
 
 SEEDS = {
-    "highs": range(examples(day=8, nightly=60)),
+    "highs": range(examples(day=5, nightly=60)),
     "cp-sat": range(60, examples(day=64, nightly=75)),
     "cbc": range(75, examples(day=79, nightly=90)),
     "scip": range(90, examples(day=94, nightly=105)),

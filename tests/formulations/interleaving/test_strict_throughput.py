@@ -21,7 +21,7 @@ from placewright.rounds import prove_bounds, solve_round
 from tests.formulations.interleaving import oracle, tiny
 
 SEEDS = {
-    "highs": range(examples(day=12, nightly=40)),
+    "highs": range(examples(day=7, nightly=40)),
     "cp-sat": range(40, examples(day=44, nightly=52)),
     "cbc": range(52, examples(day=56, nightly=64)),
     "scip": range(64, examples(day=68, nightly=76)),

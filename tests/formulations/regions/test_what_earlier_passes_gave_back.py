@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from formulation_parameters import set_parameters
 
+from examples import by_day
 from placewright.formulations.geo import parameters
 from placewright.formulations.plan_messages import Candidate
 from placewright.instances.documents.plan import DecisionKind
@@ -72,7 +73,7 @@ def test_places_of_jobs_that_would_move_back_stay_free(refused: Refused) -> None
 
 
 @pytest.mark.nightly(after=1)
-@pytest.mark.parametrize("seed", [0, 4, 5, 15])
+@pytest.mark.parametrize("seed", by_day([0, 4, 5, 15], 2))
 def test_quotas_of_preempted_jobs_are_not_handed_on(refused: Refused, seed: int) -> None:
     assert preempting(with_quotas(seed)) > 0
     assert not refused

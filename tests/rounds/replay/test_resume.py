@@ -122,7 +122,7 @@ LOADS, SEEDS = by_day((0.5, 1.0, 1.5, 2.0), 2), examples(day=2, nightly=5)
 def sweep(policies: Sequence[str] = POLICIES) -> dict[str, ReplaySpec]:
     """Return the replays of a sweep over policies, loads and seeds."""
     return specs_of(
-        ReplaySpec(policies[0], HOSTS), policies, LOADS, range(examples(day=2, nightly=5))
+        ReplaySpec(policies[0], HOSTS), policies, LOADS, range(examples(day=1, nightly=5))
     )
 
 

@@ -90,9 +90,11 @@ def test_plans_verify_while_hosts_fail_and_engines_begin_anew(
 
     monkeypatch.setattr(round_decider, "Engine", CheckedEngine)
     monkeypatch.setattr(round_decider, "REOPEN", 4)
-    rng = np.random.default_rng(7)
+    rng, jobs = np.random.default_rng(7), examples(day=16, nightly=24)
     trace = Trace.of(
-        SECOND * rng.integers(0, 120, 24), rng.integers(1, 13, 24), SECOND * rng.integers(1, 60, 24)
+        SECOND * rng.integers(0, 120, jobs),
+        rng.integers(1, 13, jobs),
+        SECOND * rng.integers(1, 60, jobs),
     )
     found = play(trace, ReplaySpec("smith", (8, 8), places=places, outages=outages))
     assert measure(found)["unfinished"] == 0
