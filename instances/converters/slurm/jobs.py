@@ -403,7 +403,7 @@ def _choices(job: SlurmJob, context: Context, several: bool, book: Bookkeeping) 
         raise LeftOutError(f"may use no node of the dump{until}")
     name = f"component-{job.het_job_offset or 0}" if several else "tasks"
     named = frozenset(job.named_nodes)
-    if not named <= set(context.nodes.by_name):
+    if not named <= context.nodes.by_name.keys():
         raise LeftOutError("names a node that is not in the dump")
     if not named <= allowed.nodes:
         raise LeftOutError("may not use a node that it names")
