@@ -11,6 +11,7 @@ import pytest
 from examples import by_day, examples
 from fuzz.policies.sizes import POLICY
 from fuzz.run import one
+from placewright.formulations.gang.problem.compile import compile_round
 from placewright.instances import verify as verification
 from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.errors import InvalidInputError
@@ -181,6 +182,16 @@ def test_a_restart_counts_in_the_progress() -> None:
         running = runs(100, ("h0", [0]), resize_factor=factor, resize_costs=[0, 7])
         plan = decided([2], [job("a", *grows, running=running)])
         assert values(plan) == (0, gained, 1007 if gained else 0)
+
+
+def test_what_a_running_job_holds_by_host() -> None:
+    hosts = [{"name": name, "gpus": 2, "gpu_model": "A100"} for name in ("h0", "h1")]
+    tasks = [{"host": "h0", "gpus": [0, 1]}, {"group": 1, "host": "h0"}]
+    tasks.append({"group": 1, "index": 1, "host": "h1"})
+    held = job("a", {"groups": [{"gpu": 2}, {"gpu": 0, "count": 2}]}, running={"tasks": tasks})
+    problem = compile_round(parse_round({"cluster": {"hosts": hosts}, "jobs": [held]}))
+    assert dict(problem.milli_held(0)) == {0: 2000, 1: 0}
+    assert dict(problem.milli_held(0, least=1)) == {0: 2001, 1: 1}
 
 
 def test_a_budget_limits_who_resizes() -> None:
