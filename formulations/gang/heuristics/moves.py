@@ -73,6 +73,7 @@ class MovableJobs:
         self._least_values = np.full((2, levels, hosts), np.inf)
         self._facts: dict[tuple[int, int], _ClassFacts | None] = {}
         self._on: defaultdict[int, dict[int, MovableJob]] = defaultdict(dict)
+        self._by_worth: dict[int, list[MovableJob]] = {}
         known = [
             (start.tasks[0].host, mover)
             for number, start in starts
@@ -104,6 +105,7 @@ class MovableJobs:
         if mover is not None:
             host, row = start.tasks[0].host, _first_row(mover)
             self._on[host][number] = mover
+            self._by_worth.pop(host, None)
             self._add_gpus(host, mover, mover.gpus)
             mine = self._least_values[:, row:, host]
             np.minimum(mine, _least_values(mover)[:, None], out=mine)
@@ -112,6 +114,7 @@ class MovableJobs:
         """Remove a job from a host, if it is in the table."""
         mover = self._on[host].pop(number, None)
         if mover is not None:
+            self._by_worth.pop(host, None)
             self._add_gpus(host, mover, -mover.gpus)
             per_gpu, whole_job = self._least_values[:, _first_row(mover), host].tolist()
             if per_gpu == mover.value_per_gpu or whole_job == mover.value_per_gpu * mover.gpus:
@@ -168,19 +171,25 @@ class MovableJobs:
 
     def preemptable(
         self, host: int, shape: int, level_limit: int, accounts: Accounts = ANY_ACCOUNT
-    ) -> list[MovableJob]:
-        """Return the jobs of a host that a task of a shape may preempt, least value per GPU first.
+    ) -> Iterator[MovableJob]:
+        """Yield the jobs of a host that a task of a shape may preempt, least value per GPU first.
 
         Their level is below its rank and, unless they have moved, below the limit.
         """
         over, running = self.problem.over, self.problem.running
-        return sorted(
-            m
-            for m in self._on[host].values()
-            if (m.job == ANY_JOB or over(shape, running[m.job]))
-            and (m.moved or m.level < level_limit)
-            and not (accounts and accounts.isdisjoint(m.accounts))
-        )
+        if host not in self._by_worth:
+            self._by_worth[host] = sorted(self._on[host].values())
+        for m in self._by_worth[host]:
+            # The limit is at most the rank of the shape.
+            below = m.level < level_limit
+            if (
+                (below or m.moved)
+                and not (accounts and accounts.isdisjoint(m.accounts))
+                and (
+                    m.job == ANY_JOB or (below and over.sets is None) or over(shape, running[m.job])
+                )
+            ):
+                yield m
 
     def least_loss(self, lack: Ints, level_limit: Ints) -> Floats:
         """Return a lower bound (hosts,) on the value lost to free `lack` GPUs; inf if impossible.
@@ -230,6 +239,7 @@ class EjectionMoves:
     def __init__(self, placement: Placement) -> None:
         self.placement, self.problem = placement, placement.problem
         self.movable = MovableJobs(self.problem, placement.started())
+        self._demand: list[list[int]] = self.problem.shape_demand.tolist()
         self._undo_log: list[Callable[[], object]] = []
         self._renumbered: dict[int, int] = {}
         # Per shape, the GPUs that were free when no host was found for it.
@@ -358,29 +368,34 @@ class EjectionMoves:
         `accounts` are given, only jobs of one of them stop. None if there is no such host.
         """
         shape, best, chosen, target = self.shape_of(start), max_loss, [], NOWHERE
-        rank, demand = int(self.problem.shape_rank[shape]), self.problem.shape_demand
+        rank = int(self.problem.shape_rank[shape])
         level_limit, lack = self._level_limit(rank), self.gpus_of(shape) - self.placement.whole
         least, before = self.movable.least_loss(lack, level_limit), self.num_moves
         least[~self.eligible_hosts(shape)] = np.inf
-        for host in np.argsort(least, kind="stable").tolist():
-            if least[host] >= best:
+        order = np.argsort(least, kind="stable")
+        # Lists of numbers: many hosts are looked at, each for some jobs.
+        limits, lacks = level_limit.tolist(), lack.tolist()
+        shorts = (self.problem.shape_demand[shape] - self.placement.free).tolist()
+        pools, demand = self.placement.pools, self._demand
+        for host, bound in zip(order.tolist(), least[order].tolist(), strict=True):
+            if bound >= best:
                 break
-            wanted, lost, found = int(lack[host]), 0.0, []
-            short = demand[shape] - self.placement.free[host]
+            wanted, lost, found = lacks[host], 0.0, []
+            short = shorts[host]
             changes = [(shape, host, 1)]
-            room = self.placement.pools.allow(changes)
-            for mover in self.movable.preemptable(host, shape, int(level_limit[host]), accounts):
-                if (wanted <= 0 and room and (short <= 0).all()) or lost >= best:
+            room = not self.problem.pools or pools.allow(changes)
+            for mover in self.movable.preemptable(host, shape, limits[host], accounts):
+                if (wanted <= 0 and room and max(short, default=0) <= 0) or lost >= best:
                     break
                 if mover.moved and not self.preempted_lawfully(mover.job):
                     continue
                 found.append(mover.number)
                 wanted, lost = wanted - mover.gpus, lost + mover.value_per_gpu * mover.gpus
-                short = short - demand[mover.shape]
+                short = [asked - has for asked, has in zip(short, demand[mover.shape], strict=True)]
                 if not room:
                     changes.append((mover.shape, host, -1))
-                    room = self.placement.pools.allow(changes)
-            if wanted <= 0 and room and (short <= 0).all() and lost < best:
+                    room = pools.allow(changes)
+            if wanted <= 0 and room and max(short, default=0) <= 0 and lost < best:
                 best, chosen, target = lost, found, host
         if target == NOWHERE:
             return None
