@@ -270,9 +270,7 @@ class HostPatterns:
         added = self.add(np.array(chosen, dtype=np.int64), np.array(cuts, dtype=np.int64))
         return added, float((gain.clip(min=0.0) * self.aggregate.host_classes.size).sum())
 
-    def tables(
-        self, price: NDArray[Any]
-    ) -> Iterator[tuple[int, Ints, NDArray[Any], Ints]]:
+    def tables(self, price: NDArray[Any]) -> Iterator[tuple[int, Ints, NDArray[Any], Ints]]:
         """Yield each kind of hosts, its classes, and what `knapsack` returns at these prices."""
         for model in np.unique(self.model).tolist():
             mine = np.flatnonzero(self.model == model)

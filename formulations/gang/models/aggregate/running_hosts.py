@@ -205,7 +205,8 @@ class _Lagrangian:
         """Return what all hosts gain at most: by slots at their prices, and by tasks that leave."""
         sets, patterns, classes = self._sets, self._patterns, self._counts.host_classes
         kind = self._counts.problem.host_kind[sets.hosts[sets.host]]
-        of_set, of_class = np.zeros(len(kind), dtype=np.int64), np.zeros(len(classes), dtype=np.int64)
+        of_set = np.zeros(len(kind), dtype=np.int64)
+        of_class = np.zeros(len(classes), dtype=np.int64)
         for model, mine, best, _ in patterns.tables(price):
             some = np.flatnonzero(kind == model)
             of_set[some] = best[tuple(sets.free[some].T)]
