@@ -455,7 +455,7 @@ def _remove_movable(base: Placement) -> dict[int, Home]:
 # Restricted master heuristic: which jobs run by an integer program, then where, host by host.
 
 
-DISRUPTION = "disruption"
+DISRUPTION, SPREAD = "disruption", "spread"
 USED_TOLERANCE = 1e-9
 
 
@@ -471,9 +471,10 @@ def displace_by_model(
     The aggregate model plans on hosts that are cleared of running jobs; `displace_by_counts` places
     its counts where displacing the running jobs costs least; if that loses some of their value,
     `insert_counts` starts them where running jobs can move. With the values of a `best` plan the
-    program has to reach its `value`, and stops the jobs that are cheapest to stop. Priority classes
-    are optimised one after the other, over patterns of their own relaxation if that is known. None
-    without host patterns, a solved relaxation or an integer solution in time.
+    program has to reach its `value`, stops the jobs that are cheapest to stop, and starts those of
+    least `spread` if that comes next. Priority classes are optimised one after the other, over
+    patterns of their own relaxation if that is known. None without host patterns, a solved
+    relaxation or an integer solution in time.
 
     Parameters
     ----------
@@ -498,15 +499,18 @@ def displace_by_model(
     if best is not None:
         for term in terms:
             program.hold(term, best[term], HOLD_SLACK)
-        terms, gap = (DISRUPTION,), parameters.PARAMETERS.models.place_term_gap_rel
-    tuning = parameters.PARAMETERS.insertion
+        # Jobs of equal worth differ in how far apart their tasks have to be.
+        spreads = counts.problem.weighted_terms[2:3] == (SPREAD,)
+        terms = (DISRUPTION, SPREAD) if spreads else (DISRUPTION,)
+        gap = parameters.PARAMETERS.models.place_term_gap_rel
+    tuning, inner = parameters.PARAMETERS.insertion, counts.inner_gang_columns
     values: NDArray[np.float64] | None = None
     counted = -inf
-    left_out = {*program.held} if best is None else set()
+    left_out = {*program.held} if best is None else {f"hold:{t}" for t in terms} & {*program.held}
     for term in terms:
         arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
         outcome = session.optimise(
-            arrays.without_columns(excluded),
+            arrays.without_columns(excluded & ~inner if term == SPREAD else excluded),
             share=tuning.displacement_share,
             most=tuning.max_displacement_seconds,
             gap=gap,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import combinations
 from math import inf
 from typing import Any
@@ -14,11 +15,20 @@ from numpy.typing import NDArray
 from examples import by_day
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.displacement import DisplacementCost
+from placewright.formulations.gang.heuristics.repacking import displace_by_model
+from placewright.formulations.gang.models.aggregate.solve import (
+    bound_by_relaxation,
+    collect_bounds,
+    host_pattern_model,
+    tasks_per_host,
+)
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
+from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
+from placewright.solver import InProcess
 
 Raw = dict[str, Any]
 Ints = NDArray[np.int64]
@@ -189,3 +199,39 @@ def test_as_many_tasks_of_a_shape_as_a_host_can_hold(seed: int) -> None:
         wanted[shape] = most
         assert number[host] == most
         assert loss[host] == pytest.approx(least(problem, host, wanted) if most else inf)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_of_jobs_of_equal_worth_those_start_that_spread_least(*, last: bool) -> None:
+    hosts = [
+        {"name": f"h{i}", "gpus": 8, "gpu_model": "A", "parent": f"r{i // 2}"} for i in range(4)
+    ]
+    racks = [{"name": f"r{i}", "level": "rack"} for i in range(2)]
+    small = {"groups": [{"gpu": 1}]}
+    running = {"tasks": [{"host": "h0", "gpus": [0]}]}
+    gang = {"groups": [{"gpu": 8, "count": 4, "preferred": ["rack"]}]}
+    alone = [
+        {"name": f"alone-{i}", "priority": 1, "options": [{"groups": [{"gpu": 8}]}]}
+        for i in range(4)
+    ]
+    together = {"name": "gang", "priority": 1, "options": [gang]}
+    jobs = [
+        *([*alone, together] if last else [together, *alone]),
+        {"name": "running", "weight": 0, "options": [small], "running": running},
+    ]
+    cluster = {"levels": ["rack"], "domains": racks, "hosts": hosts}
+    policy = {"terms": ["value", "disruption", "spread"], "priority": "preemption"}
+    round_ = Round.model_validate({"cluster": cluster, "jobs": jobs, "policy": policy})
+    check_round(round_)
+    problem = compile_round(round_)
+    empty = Placement(problem, cleared=True)
+    model = host_pattern_model(problem, empty, tasks_per_host(empty))
+    assert model is not None
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    _, relaxed = collect_bounds(bound_by_relaxation(session, *model, "value"))
+    best = {"value": 32_000, "disruption": cost_of(problem, 5), "spread": 32_000}
+    found = displace_by_model(session, model, relaxed, best)
+    assert found is not None
+    assert found.value == 32_000
+    started = [problem.classes[start.job_class].choices[0] for _, start in found.changed()]
+    assert all(choice.is_single_task for choice in started)
