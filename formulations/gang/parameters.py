@@ -45,6 +45,8 @@ class ModelParameters:
     num_stop_cost_steps: int = 64
     # Running tasks of a host of which each set may stay; more of them are taken for granted.
     max_staying_tasks: int = 8
+    # Prices of room for a task of a whole host, in medians of what it costs that a task leaves.
+    slot_price_steps: tuple[float, ...] = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
     # Parts into which they are divided where a disruption budget limits the work lost.
     num_lost_work_steps: int = 32
     # Entries of the dynamic program that prices patterns of whole hosts; with more, host patterns

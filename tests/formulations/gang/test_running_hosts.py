@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def bounds_of(
             if relaxed is not None and relaxed.row_duals is not None:
                 tried += [relaxed.row_duals, relaxed.row_duals * rng.normal(1, 0.3, arrays.rows)]
             for duals in tried:
-                proven = bound_in_place(model.patterns, term, holds, arrays, duals)
+                proven = bound_in_place(session(), model.patterns, term, holds, arrays, duals)
                 found.setdefault(term, []).extend(bound.value for bound in proven)
         if term in MODELLED_TERMS:
             model.aggregate.model.hold(term, value, HOLD_SLACK)
@@ -126,6 +127,41 @@ def test_stops_are_bound_at_what_each_costs(monkeypatch: pytest.MonkeyPatch) -> 
     assert relaxed is not None
     assert relaxed.row_duals is not None
     arrays = model.aggregate.model.arrays("disruption", relax=True)
-    [bound] = bound_in_place(model.patterns, "disruption", holds, arrays, relaxed.row_duals)
+    [bound] = bound_in_place(
+        session(), model.patterns, "disruption", holds, arrays, relaxed.row_duals
+    )
     assert bound.certified
     assert bound.value > 1.1 * max(bound.value for bound in before) > 0
+
+
+def test_a_move_that_alone_makes_room_is_bound_at_its_cost() -> None:
+    hosts = [{"name": f"h{i}", "gpus": 2, "gpu_model": "A"} for i in range(2)]
+    costs = {"migrate_cost": 500, "preempt_cost": 900}
+    jobs: list[dict[str, Any]] = [
+        {
+            "name": f"running-{i}",
+            "weight": 5,
+            "options": [{"groups": [{"gpu": 1}]}],
+            "running": {"tasks": [{"host": f"h{i}", "gpus": [0]}], **costs},
+        }
+        for i in range(2)
+    ]
+    jobs.append({"name": "job", "priority": 1, "options": [{"groups": [{"gpu": 2}]}]})
+    round_ = Round.model_validate({"cluster": {"hosts": hosts}, "jobs": jobs})
+    check_round(round_)
+    problem = compile_round(contested(round_))
+    empty = Placement(problem, cleared=True)
+    model = host_pattern_model(problem, empty, tasks_per_host(empty))
+    assert model is not None
+    collect_bounds(bound_by_relaxation(session(), *model, "value"))
+    holds = (("value", 10_000),)
+    model.aggregate.model.hold(*holds[0], HOLD_SLACK)
+    before, relaxed = collect_bounds(bound_by_relaxation(session(), *model, "disruption", holds))
+    assert relaxed is not None
+    assert relaxed.row_duals is not None
+    assert max(bound.value for bound in before) == 0
+    arrays = model.aggregate.model.arrays("disruption", relax=True)
+    [bound] = bound_in_place(
+        session(), model.patterns, "disruption", holds, arrays, relaxed.row_duals
+    )
+    assert bound.value == 500 + 1000

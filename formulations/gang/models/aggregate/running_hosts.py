@@ -15,9 +15,11 @@ from placewright.formulations.gang.models.aggregate.accounts import without_budg
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound
+from placewright.formulations.session import Session
 from placewright.solver import Arrays, Core, certified_bound
-from placewright.solver.arrays import ALWAYS
+from placewright.solver.arrays import ALWAYS, csr
 from placewright.solver.certify import SCALE, SUM_BITS, overflow_safe_scale, round_to_integers
+from placewright.topology.units import WHOLE_GPU
 
 # Lagrangian bound: hosts on which each running task stays or leaves.
 #
@@ -46,6 +48,7 @@ PLACED = (DISRUPTION, "spread", "opened")
 
 
 def bound_in_place(
+    session: Session,
     patterns: HostPatterns,
     term: str,
     holds: tuple[tuple[str, int], ...],
@@ -54,14 +57,27 @@ def bound_in_place(
 ) -> Iterator[Bound]:
     """Bound a term of `PLACED` by its relaxation `arrays`, which holds `holds`, at some row duals.
 
-    No bound where running jobs may resize, or numbers are too large.
+    Where these leave `disruption` at 0, also at those of programs in which slots that take a whole
+    host may be bought, at several prices: moves make such room where free moves cost nothing. No
+    bound where running jobs may resize, or numbers are too large.
     """
     problem = patterns.aggregate.problem
     if term not in PLACED or problem.resizes or not problem.running:
         return
-    found = _Lagrangian(patterns, term, arrays).bound(duals)
-    if found is not None:
-        yield Bound(term, found, holds, certified=True)
+    dual = _Lagrangian(patterns, term, arrays)
+    found = [dual.bound(duals)]
+    if term == DISRUPTION and not found[0]:
+        # Prices up to the one from which on the bound falls: it is concave.
+        for slots in dual.with_slots():
+            outcome = session.optimise(slots)
+            if outcome is None or outcome.row_duals is None:
+                break
+            found.append(dual.bound(outcome.row_duals))
+            if (found[-1] or 0.0) < (found[-2] or 0.0):
+                break
+    proven = [bound for bound in found if bound is not None]
+    if proven:
+        yield Bound(term, max(proven), holds, certified=True)
 
 
 class _Tasks(NamedTuple):
@@ -165,6 +181,33 @@ class _Lagrangian:
         mine = column & ~np.isin(row, np.append(counts.task_row, self._held))
         self._taken = of_column[arrays.indices[mine]], row[mine], arrays.data[mine]
 
+    def with_slots(self) -> Iterator[Arrays]:
+        """Yield programs without hosts, in which room for tasks of whole hosts has a price."""
+        arrays, problem, tasks = self._arrays, self._counts.problem, self._tasks
+        if not len(tasks.host):
+            return
+        shapes, gpus = len(problem.shape_gpu), problem.shape_gpu // WHOLE_GPU
+        whole = gpus >= self._patterns.grid.free[:, 0].max()
+        unit = float(np.median(np.minimum(tasks.preempt, tasks.migrate)))
+        slot = arrays.columns + np.arange(shapes)
+        indptr, indices, data = csr(
+            np.append(arrays.entry_rows(), self._counts.task_row),
+            np.append(arrays.indices, slot),
+            np.append(arrays.data, np.ones(shapes)),
+            (arrays.rows, arrays.columns + shapes),
+        )
+        for step in parameters.PARAMETERS.models.slot_price_steps:
+            yield replace(
+                arrays,
+                cost=np.append(arrays.cost, np.where(whole, step * unit, 0.0)),
+                lower=np.append(arrays.lower, np.zeros(shapes)),
+                upper=np.append(arrays.upper, np.full(shapes, np.inf)),
+                integer=np.append(arrays.integer, np.zeros(shapes, dtype=np.bool_)),
+                indptr=indptr,
+                indices=indices,
+                data=data,
+            )
+
     def bound(self, duals: Floats) -> float | None:
         """Return the bound at multipliers near the duals, None if numbers are too large for it."""
         counts, tasks, sets, arrays = self._counts, self._tasks, self._sets, self._arrays
@@ -216,4 +259,5 @@ class _Lagrangian:
         paid = (of_class.astype(object) - y[patterns.host_row]).clip(min=0)
         most = np.maximum.reduceat(of_set + sets.leaving(leaving), sets.start)
         loose = leaving[sets.beyond].clip(min=0)
-        return sum(most.tolist()) + sum(loose.tolist()) + sum((paid * others).tolist())
+        total: int = sum(most.tolist()) + sum(loose.tolist()) + sum((paid * others).tolist())
+        return total

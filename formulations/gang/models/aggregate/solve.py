@@ -512,7 +512,7 @@ def later_bounds(
                 duals = None if outcome is None else outcome.row_duals
                 if duals is not None and isinstance(patterns, HostPatterns):
                     arrays = aggregate.model.arrays(term, relax=True, without=without)
-                    yield from bound_in_place(patterns, term, tuple(holds), arrays, duals)
+                    yield from bound_in_place(session, patterns, term, tuple(holds), arrays, duals)
             aggregate.model.hold(term, session.best[term], HOLD_SLACK)
             pending -= {f"hold:{term}"}
         holds.append((term, session.best[term]))
