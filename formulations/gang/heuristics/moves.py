@@ -510,7 +510,7 @@ class EjectionMoves:
         problem, placement = self.problem, self.placement
         allowed = problem.shape_hosts[shapes]
         if depth:
-            outside: Bools = (allowed & ~eligible).any(axis=1)
+            outside: Bools = np.any(allowed & ~eligible, axis=1)
             return np.repeat(outside[:, None], len(hosts), axis=1)
         fits = allowed & (placement.least_rank <= problem.shape_rank[shapes, None])
         fits[:, list(clearing)] = False
