@@ -18,6 +18,7 @@ each program that a test starts would compile the package anew, in more than a C
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -71,6 +72,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 continue
             if missing and mark not in required:
                 item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Spare each full collection of garbage the tests themselves: a third of a CPU second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
