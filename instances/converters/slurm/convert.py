@@ -344,6 +344,13 @@ def read_slurm(
         lacks = [one for part, one in HIDING.items() if part not in found.parts and limited[one]]
         if lacks and scheduler.is_hidden(job):
             book.cannot_say(f"limits of its {' and '.join(lacks)}, which its hold hides", job.name)
+    for job in kept:
+        for part, what, names, known in (
+            ("partitions", "partition", job.partition, partitions.keys()),
+            ("qos", "QOS", (job.qos,) if job.qos else (), limits.of_qos.keys()),
+        ):
+            if part in found.parts and not known >= set(names):
+                book.cannot_say(f"limits of its {what}, which the dump does not list", job.name)
     _tell_returns((*active, *later), kept, context, book)
     for name in over_full(nodes, made.occupied.amounts):
         book.cannot_say("cores or memory of which jobs hold more than the node has", name)

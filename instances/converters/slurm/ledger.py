@@ -180,7 +180,9 @@ RESERVATION = Ledger(
         **dict.fromkeys(("flags", "Flags"), _RESERVATION_FLAGS),
         "burst_buffer": Rule("reserved-buffers", "reserved burst buffers are not read", hard=False),
         "core_spec_cnt": Rule("reserved-cores", "reserved single cores are not read", hard=False),
-        "licenses": Rule("reserved-licences", "reserved licences are not read"),
+        **dict.fromkeys(
+            ("licenses", "Licenses"), Rule("reserved-licences", "reserved licences are not read")
+        ),
     },
 )
 

@@ -344,8 +344,10 @@ def read_limits(
     parents: dict[str, str] = {}
     single: dict[Owner, JobLimit] = {}
     clusters: set[str] = set()
+    others: set[str] = set()
     for one in _each(associations_of, associations, "associations", book):
         if cluster and one.cluster and one.cluster != cluster:
+            others.add(one.cluster)
             continue
         clusters.add(one.cluster)
         account = one.owner[0]
@@ -357,6 +359,8 @@ def read_limits(
             jobs_of_users[one.owner] = one.jobs
         if one.single != FREE:
             single[one.owner] = one.single
+    if others and not clusters:
+        book.cannot_say("limits of its accounts, as the associations are of other clusters")
     if len(clusters) > 1:
         book.cannot_say("which of several clusters the limits of its accounts are of")
     gpus = {

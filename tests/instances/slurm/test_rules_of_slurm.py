@@ -353,3 +353,22 @@ def test_a_job_has_nodes_of_one_of_its_partitions(tmp_path):
     made = convert(tmp_path, [spread], nodes)
     assert len(made.round.jobs[0].options) == 2
     assert all(names == ["1"] for names in made.book.unsaid.values() if names)
+
+
+@pytest.mark.parametrize(
+    ("texts", "what"),
+    [
+        ({"qos": "Name|Priority|Flags\nother|1|\n"}, "limits of its QOS, which the dump"),
+        (
+            {"partitions": "PartitionName=other\n"},
+            "limits of its partition, which the dump does not",
+        ),
+        (
+            {"associations": "Cluster|Account|User|ParentName|GrpTRES\nb|a|||gres/gpu=1\n"},
+            "limits of its accounts, as the associations are of other clusters",
+        ),
+    ],
+)
+def test_what_a_part_of_the_dump_does_not_list_is_told(tmp_path, texts, what):
+    made = convert(tmp_path, [waiting(account="a", cluster="c")], **texts)
+    assert any(one.startswith(what) for one in made.book.unsaid)
