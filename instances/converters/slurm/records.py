@@ -628,7 +628,12 @@ def read_list(kind: type[_R], part: Part, name: str, book: Bookkeeping) -> tuple
     """
     entries = part.raw[name]
     if not isinstance(entries, list | None):
-        raise InvalidInputError("expected a list", file=part.file, path=(name,), value=entries)
+        wrong = InvalidInputError("expected a list", file=part.file, path=(name,), value=entries)
+        if name in ("jobs", "nodes"):
+            raise wrong
+        book.refuse(wrong)
+        book.leave(name, "cannot be read: expected a list", "?")
+        return ()
     lists, found = HostLists(), []
     for i, raw in enumerate(entries or ()):
         try:

@@ -372,3 +372,12 @@ def test_a_job_has_nodes_of_one_of_its_partitions(tmp_path):
 def test_what_a_part_of_the_dump_does_not_list_is_told(tmp_path, texts, what):
     made = convert(tmp_path, [waiting(account="a", cluster="c")], **texts)
     assert any(one.startswith(what) for one in made.book.unsaid)
+
+
+@pytest.mark.parametrize("part", ["partitions", "reservations", "licenses", "qos", "associations"])
+def test_a_part_beside_jobs_and_nodes_that_is_no_list_takes_nothing_with_it(tmp_path, part):
+    write_dump(tmp_path, [waiting()], [node("h0")])
+    (tmp_path / "more.json").write_text(json.dumps({part: {"x": 1}}))
+    with pytest.raises(InvalidInputError, match=f"more.json: {part}: .*expected a list"):
+        read_slurm([tmp_path])
+    assert read_slurm([tmp_path], lenient=True).round.jobs
