@@ -97,7 +97,7 @@ class Bookkeeping:
             f"{kind}: {self.taken[kind]:,} of {self.total(kind):,} in the round" for kind in kinds
         ]
         for (kind, reason), names in sorted(self.left_out.items()):
-            number = f"{len(names):,} {kind if len(names) != 1 else kind.removesuffix('s')}"
+            number = f"{len(names):,} {kind if len(names) != 1 else _one_of(kind)}"
             lines.append(f"left out: {number}: {reason}: {_some(names)}")
         for what, names in sorted(self.unsaid.items()):
             lines.append(f"not said by the round: {what}{': ' if names else ''}{_some(names)}")
@@ -174,3 +174,11 @@ def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MAX_NAMES])
     more = len(names) - MAX_NAMES
     return shown if more <= 0 else f"{shown} and {more:,} more"
+
+
+def _one_of(kind: str) -> str:
+    """Return what one of a kind is called: a queue of queues, a class of classes."""
+    for many, one in (("classes", "class"), ("topologies", "topology")):
+        if many in kind:
+            return kind.replace(many, one)
+    return kind.removesuffix("s")

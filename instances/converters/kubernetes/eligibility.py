@@ -151,6 +151,11 @@ def gated(pod: Pod) -> bool:
     return any(gate.name != OWN_GATE for gate in pod.spec.schedulingGates)
 
 
+def ours(pod: Pod) -> bool:
+    """Whether our gate keeps a pod until the plan starts it."""
+    return any(gate.name == OWN_GATE for gate in pod.spec.schedulingGates)
+
+
 def movable(pod: Pod) -> bool:
     """Whether a running pod may be stopped: something makes it anew, and nothing forbids it."""
     notes = pod.metadata.annotations

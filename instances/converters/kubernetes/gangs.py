@@ -44,7 +44,12 @@ from placewright.instances.converters.kubernetes.jobs import (
 )
 from placewright.instances.converters.kubernetes.kueue import KIND as WORKLOADS
 from placewright.instances.converters.kubernetes.kueue import NO_QUEUE, Flavors
-from placewright.instances.converters.kubernetes.ledger import NO_CLASS, NO_GROUP, TOPOLOGY_LEVEL
+from placewright.instances.converters.kubernetes.ledger import (
+    NO_CLASS,
+    NO_GROUP,
+    ONE_BY_ONE,
+    TOPOLOGY_LEVEL,
+)
 from placewright.instances.converters.kubernetes.namespaces import NamespaceQuotas
 from placewright.instances.converters.kubernetes.neighbours import Neighbours
 from placewright.instances.converters.kubernetes.nodes import Amounts, beside_in
@@ -388,7 +393,7 @@ class PodJobs:
         else:
             made = None if group is None else (Kind(gang.by, "PodGroup"), group)
             queues = list(queues_above(self._above, head.tenant))
-            more = self._told(head, gang, group)
+            more = self._told(head, gang, group, members)
         names = {name for pod in members for name in beside_in(self.asked[pod.key].others)}
         same = [_SAME_DEVICES.caveat()] if any(map(_OF_NEURON.match, names)) else []
         full = self.spaces.rules(gang.namespace, made=True)
@@ -396,8 +401,13 @@ class PodJobs:
         caveats = told_of | also(members, head.ids)
         return replace(head, ids={**head.ids, **caveats}) if caveats else head
 
-    def _told(self, head: Head, gang: Gang, group: PodGroup | None) -> Iterator[Caveat]:
+    def _told(
+        self, head: Head, gang: Gang, group: PodGroup | None, members: Sequence[Pod]
+    ) -> Iterator[Caveat]:
         """Yield what the dump does not say of a gang that no workload makes."""
+        waiting = [pod for pod in members if pod.spec.nodeName is None]
+        if gang.by not in _GROUPS and len(waiting) > 1 and not any(map(pods.ours, waiting)):
+            yield ONE_BY_ONE.caveat()
         if gang.by in _GROUPS and group is None:
             yield NO_GROUP.caveat()
         if head.tenant is not None and not self._above:

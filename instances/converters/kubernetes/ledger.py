@@ -193,6 +193,9 @@ _RESPONDERS = Rule("eviction-responders", "who answers evictions is not read", h
 _SUBGROUPS = Rule("subgroups", "groups within the pod group are not read")
 _TASK_MEMBERS = Rule("task-members", "the least number of pods per task is not read")
 NO_GROUP = Rule("group-missing", "its pod group is not in the dump")
+ONE_BY_ONE = Rule(
+    "one-by-one", "that its scheduler starts pods one by one, no gang, is not read", hard=False
+)
 NO_CLASS = Rule("class-missing", "its priority class is not in the dump", hard=False)
 _COMPOSITE = Rule("composite-group", "the group that the pod group is in is not read")
 _MIN_RUNTIME = Rule("min-runtime", "how long jobs are safe from preemption is not read")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placewright import solve_round
-from placewright.instances.converters import LiveConversion
+from placewright.instances.converters import LiveConversion, convert_kubernetes
 from placewright.instances.derived.source_words import words_of
 from placewright.instances.documents.caveats import caveats_of
 from placewright.instances.documents.plan import DecisionKind
@@ -255,6 +255,23 @@ def test_gpus_that_are_there_several_times_are_told(tmp_path, replicas, notes):
     said = [line for line in made.book.lines() if "shared in time" in line]
     assert len(said) == notes
     assert (made.round.cluster.hosts[0].gpu_links is None) is bool(notes)
+
+
+@pytest.mark.parametrize(
+    ("gate", "count", "rules"),
+    [("", 1, []), ("", 2, ["one-by-one"]), ("placewright.dev/plan", 2, [])],
+)
+def test_a_gang_that_nobody_starts_together_is_told(tmp_path, gate, count, rules):
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    gates = {"schedulingGates": [{"name": gate}]} if gate else {}
+    pods = [pod(f"j-{i}", meta={"ownerReferences": [owner]}, **gates) for i in range(count)]
+    assert told(convert(tmp_path, *NODES, *pods), "ns/j") == rules
+
+
+def test_one_of_several_is_called_so(tmp_path):
+    wrong = {**RUNTIME, "scheduling": []}
+    lines = convert_kubernetes([*NODES, wrong], "x").book.lines()
+    assert any("1 runtime class: cannot be read" in line for line in lines)
 
 
 @pytest.mark.parametrize("topology", [True, False])
