@@ -76,7 +76,7 @@ SLURM: list[tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[str, ...]]] =
      (SO_FAR, "limits of its partition, which its hold hides")),
     ("a hold and all partitions", OURS, {"partitions": UP + "\n"}, (NOW,)),
     ("CPUs per node", {}, {"partitions": f"{UP}MaxCPUsPerNode=8\n"}, (SO_FAR, "the most CPUs")),
-    ("reserved alone", {}, {"partitions": f"{UP}ReqResv=YES\n"}, (SO_FAR, "wants a reservation")),
+    ("reserved alone", {}, {"partitions": f"{UP}ReqResv=YES\n"}, (NOW, "name a reservation")),
     ("closed to it", {"account": "ml"}, {"partitions": f"{UP}DenyAccounts=bio,ml\n"},
      ("not in the round", "DenyAccounts")),
     ("every day", {"time_limit": 3000},
