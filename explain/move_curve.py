@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from itertools import accumulate
 from math import inf
 from typing import Any, TypeAlias
 
+from placewright.collection import no_collection
 from placewright.formulations.gang import run as gang
 from placewright.formulations.gang.problem.limits import Account, accounts_of, limits_of
 from placewright.formulations.plan_messages import Candidate
@@ -334,8 +336,11 @@ class Prefixes:
         Jobs moved after each stage.
     """
 
-    def __init__(self, round_: Round, solved: Plan, most: int | None = None) -> None:
+    def __init__(
+        self, round_: Round, solved: Plan, most: int | None = None, seconds: float = inf
+    ) -> None:
         self.round, self._solved = round_, solved
+        self._deadline = time.monotonic() + seconds
         self.stages = stages_of(round_, solved, most)
         self.moved = list(accumulate(len(stage.moves) for stage in self.stages))
         self.last_stages = [
@@ -353,14 +358,17 @@ class Prefixes:
         # By the identity of points, which live as long as this does.
         self._made: list[MovePoint] = []
         self._unverified: dict[int, Candidate] = {}
+        self._owed: dict[int, float] = {}  # seconds that their verification may take
+        self._least_check = 0.0
         self._checked: dict[int, MovePoint | None] = {}
 
     @cached_property
     def placement(self) -> MovePoint:
         """The placement as it is: nobody moves and nobody starts."""
-        point = self._of(())
+        point, began = self._of(()), time.monotonic()
         if point is None or (checked := self.checked(point)) is None:
             raise ValueError("the placement breaks a rule; expected a valid one")
+        self._least_check = time.monotonic() - began
         return checked
 
     @cached_property
@@ -368,6 +376,11 @@ class Prefixes:
         """The plan itself."""
         plan = self._solved.model_copy(update={"certificate": None, "round": None})
         return _point(self.round, plan, terms_of(self.round, plan))
+
+    @property
+    def expired(self) -> bool:
+        """Whether no time is left for more than to verify all points."""
+        return time.monotonic() + sum(self._owed.values()) >= self._deadline
 
     def point(self, stage: int) -> MovePoint | None:
         """Return the plan after a stage, not yet `checked`; None if it would be unlawful."""
@@ -390,6 +403,7 @@ class Prefixes:
             checked = [self.checked(point) for point in found]
             valid = [point for point in checked if point is not None]
             if len(valid) == len(found):
+                self._owed.clear()
                 return valid
             wrong = {id(old) for old, new in zip(found, checked, strict=True) if new is None}
             left = [point for point in left if id(point) not in wrong]
@@ -397,6 +411,7 @@ class Prefixes:
     def checked(self, point: MovePoint) -> MovePoint | None:
         """Return a point with a plan that is verified and names displacers; None if it is wrong."""
         candidate = self._unverified.pop(id(point), None)
+        self._owed.pop(id(point), None)
         if candidate is not None:
             plan = self._plan(candidate, named=True)
             ok = verify(self.round, plan).ok
@@ -404,7 +419,7 @@ class Prefixes:
         return self._checked.get(id(point), point)
 
     def _of(self, jobs: Sequence[int]) -> MovePoint | None:
-        hosts, decisions = self._decider.hosts, self._solved.decisions
+        began, hosts, decisions = time.monotonic(), self._decider.hosts, self._solved.decisions
         starts = {
             j: (d.option, tuple((t.group, t.index, self._host[t.host], t.gpus) for t in d.tasks))
             for j in jobs
@@ -430,6 +445,8 @@ class Prefixes:
         plan = self._plan(candidate, named=False)
         point = _point(self.round, plan, terms_of(self.round, plan))
         self._unverified[id(point)] = candidate
+        # Who displaces whom is asked by name, and once more by the verifier.
+        self._owed[id(point)] = self._least_check + 2 * (time.monotonic() - began)
         self._made.append(point)
         return point
 
@@ -464,6 +481,9 @@ SHARES = (0.5, 0.8, 0.95)
 
 MOST_POINTS = 64
 """Points that are verified, beside those of the shares and of a number of moves asked for."""
+
+LEAST_SECONDS = 2.0
+"""Seconds for points, whatever the time limit."""
 
 DISRUPTION = "disruption"
 
@@ -571,7 +591,7 @@ class Moves:
     round_, plan
         A round and a plan that `verify` accepts for it.
     time_limit, backend, isolation
-        As for `solve_round`, of each search.
+        As for `solve_round`, of each search; so long points of the curve are looked for, too.
     """
 
     def __init__(
@@ -595,12 +615,20 @@ class Moves:
     @cached_property
     def curve(self) -> MoveCurve:
         """The curve, of the best plan found without a limit on moves."""
-        solved = self._unlimited
-        prefixes = Prefixes(self.round, solved)
-        chosen = sorted(_spread(prefixes.last_stages, MOST_POINTS))
+        with no_collection():
+            return self._curve(self._unlimited)
+
+    def _curve(self, solved: Plan) -> MoveCurve:
+        settings = Settings.of(self.round, time_limit=self._time_limit)
+        seconds = inf if settings.deterministic else max(settings.seconds, LEAST_SECONDS)
+        prefixes = Prefixes(self.round, solved, seconds=seconds)
         results = () if solved.certificate is None else solved.certificate.terms
-        some = [prefixes.placement, *map(prefixes.point, chosen), prefixes.whole]
-        points = prefixes.rising(some)
+        some: list[MovePoint | None] = [prefixes.placement]
+        for stage in _coarse_first(sorted(_spread(prefixes.last_stages, MOST_POINTS))):
+            if prefixes.expired:
+                break
+            some.append(prefixes.point(stage))
+        points = prefixes.rising([*some, prefixes.whole])
         term = next((t for t, v in points[-1].terms.items() if v != points[0].terms[t]), None)
         if term is None:
             return MoveCurve(self.round, tuple(points), (), results)
@@ -660,7 +688,7 @@ def _refine(prefixes: Prefixes, curve: MoveCurve, share: float) -> Iterator[Move
     first = curve.first_with(share)
     low = max((p.moves for p in curve.points if curve.gain(p) < goal), default=-1)
     between = [i for i in prefixes.last_stages if low < prefixes.moved[i] < first.moves]
-    while between:
+    while between and not prefixes.expired:
         middle = between[len(between) // 2]
         point = prefixes.point(middle)
         if point is not None:
@@ -676,6 +704,13 @@ def _spread(stages: Sequence[int], most: int) -> set[int]:
     if len(stages) <= most:
         return set(stages)
     return {stages[k * (len(stages) - 1) // (most - 1)] for k in range(most)}
+
+
+def _coarse_first(stages: Sequence[int]) -> list[int]:
+    """Return stages in an order in which the first ones are spread: that of reversed bits."""
+    bits = len(stages).bit_length()
+    places = sorted(range(len(stages)), key=lambda k: f"{k:0{bits}b}"[::-1])
+    return [stages[k] for k in places]
 
 
 def _with_disruption(round_: Round) -> Round:

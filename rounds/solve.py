@@ -249,7 +249,9 @@ def _steps(
 
 INTERRUPTED = "interrupted"
 MOST_RESERVED = 0.1
-"""Part of the time limit that is kept for the last verification, at most."""
+"""Part of the time limit that is kept for the last verification, at most, if that holds it."""
+MOST_LATE = 2.0
+"""Seconds by which a limit may be overrun, beside `MOST_RESERVED` of it."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with best value and tightest bound (None without one) of the last headline term.
@@ -364,7 +366,7 @@ class Solve:
         # Whether the document was verified in full, and whether it has reasons, which are the last.
         self._is_verified = self._has_reasons = False
         self._last_verified: tuple[Candidate, dict[str, int], Plan] | None = None
-        self._check_seconds = 0.0
+        self._check_seconds = self._reserved = 0.0
         self._progress_error: Exception | None = None
 
     def plan(self, solver: Solver | None = None, start: Plan | None = None) -> Plan:
@@ -432,7 +434,9 @@ class Solve:
         candidate = kept
         if self.best is not None and not session.verifies_each:
             plan = self._document(candidate, named=False)
-            self._keep(candidate, plan, terms_of(self.round, plan), session)
+            if self._keep(candidate, plan, terms_of(self.round, plan), session):
+                # Who displaces whom is asked by name, and once more by the verifier.
+                self._reserve(self._check_seconds + 2 * (time.thread_time() - began), session)
             return
         # Reasons are written at once if this may be the last plan, which saves a verification. The
         # first one is likely to take no longer than all that came before it.
@@ -451,11 +455,20 @@ class Solve:
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            most = MOST_RESERVED * self.settings.seconds
-            session.clock.reserved_s += min(self._check_seconds, most)
+            self._reserve(self._check_seconds, session)
         if self._keep(candidate, plan, verification.terms, session):
             self._is_verified, self._has_reasons = True, reasoned
             self._last_verified = candidate, self.values, plan
+
+    def _reserve(self, check: float, session: Session) -> None:
+        """Keep time for a check of some seconds: a tenth of the limit at most, or what overruns it.
+
+        A limit may be overrun by a tenth and `MOST_LATE` seconds.
+        """
+        share = MOST_RESERVED * self.settings.seconds
+        check = max(min(check, share), check - share - MOST_LATE)
+        session.clock.reserved_s += max(0.0, check - self._reserved)
+        self._reserved = max(check, self._reserved)
 
     def _keep(
         self, candidate: Candidate, plan: Plan, values: Mapping[str, int], session: Session

@@ -94,6 +94,14 @@ def test_a_curve_verifies_at_most_two_plans_for_each_point_that_it_shows(monkeyp
         assert len(checked) <= 2 * len(points)
 
 
+def test_a_curve_without_time_has_the_placement_and_the_plan_with_all_moves(monkeypatch):
+    monkeypatch.setattr(move_curve, "LEAST_SECONDS", 0.0)
+    for round_, plan in islice(placements(range(6)), 3):
+        curve = Moves(round_, plan, time_limit=0.0, isolation="none").curve
+        assert len(curve.points) <= 2
+        assert all(verify(curve.round, point.plan).ok for point in curve.points)
+
+
 def check_within(round_: Round, plan: Plan, allowed: int) -> bool | None:
     """Check the best plan for so many moves; return whether no plan is better."""
     moves = Moves(round_, plan, isolation="none")

@@ -226,21 +226,23 @@ class FreeHosts:
         """Take what tasks hold: of a GPU with MIG slices all, as nothing else is beside them."""
         self._rooms.clear()
         at: list[int] = []
-        asks: list[Ints] = []
+        asked: list[int] = []
         gpus: list[tuple[int, int, int]] = []
-        known: dict[int, Ints] = {}
+        known: dict[int, int] = {}
+        asks: list[Ints] = []
         for task, group in tasks:
             host = self.index[task.host]
             if id(group) not in known:
-                known[id(group)] = self.asks(group)
+                known[id(group)] = len(asks)
+                asks.append(self.asks(group))
             at.append(host)
-            asks.append(known[id(group)])
+            asked.append(known[id(group)])
             taken = WHOLE_GPU if group.mig and whole_slices else min(group.gpu, WHOLE_GPU)
             # What is not there other rules report.
             there = self._hosts[host].hardware.gpus
             gpus += [(host, gpu, taken) for gpu in task.gpus if gpu < there]
         if at:
-            np.subtract.at(self.left, at, np.array(asks))
+            np.subtract.at(self.left, at, np.array(asks)[asked])
         if gpus:
             host_of, gpu_of, amounts = np.array(gpus, dtype=np.int64).T
             np.subtract.at(self.gpus, (host_of, gpu_of), amounts)

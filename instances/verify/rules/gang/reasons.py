@@ -83,7 +83,8 @@ class ReasonStates:
         self._reading = reading
         self._victims, self._pools = Victims(reading), Pools(reading)
         self._known: dict[Hashable, FreeHosts] = {}
-        self._beside: dict[Hashable, tuple[int, tuple[str, ...]]] = {}
+        self._beside: dict[Hashable, tuple[int, int]] = {}
+        self._sets: dict[tuple[str, ...], int] = {}
 
     def of(self, test: Reason, job: Job, option: int) -> FreeHosts:
         """Return the hosts that a test looks at, for an option of a job."""
@@ -100,7 +101,7 @@ class ReasonStates:
             above = len(self.started)
         key = above, victims
         if key not in self._known:
-            self._known[key] = self._state(above, victims)
+            self._known[key] = self._state(above, list(self._sets)[victims])
         return self._known[key]
 
     def rank(self, job: Job, option: int) -> Rank:
@@ -129,14 +130,18 @@ class ReasonStates:
         """Return the started jobs that may preempt a preempted one."""
         return self._victims.starts_over(self._reading.jobs[name])
 
-    def _counted(self, job: Job, option: int) -> tuple[int, tuple[str, ...]]:
-        """Return how many started jobs are above an option, and whose place is not for it."""
+    def _counted(self, job: Job, option: int) -> tuple[int, int]:
+        """Return how many started jobs are above an option, and whose places are not for it.
+
+        The latter by the number of the set.
+        """
         mine = self.rank(job, option)
         # Without further rules precedence alone says who keeps a place, whatever the tenant.
         key = (mine, job.tenant, job.preempts) if self._victims.has_leave else mine
         if key not in self._beside:
-            back = (name for _, name in self.victims if self.keeps_place(name, job, option))
-            self._beside[key] = sum(rank > mine for rank, _ in self.started), tuple(back)
+            back = tuple(name for _, name in self.victims if self.keeps_place(name, job, option))
+            number = self._sets.setdefault(back, len(self._sets))
+            self._beside[key] = sum(rank > mine for rank, _ in self.started), number
         return self._beside[key]
 
     def _state(self, above: int, victims: tuple[str, ...]) -> FreeHosts:
