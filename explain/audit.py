@@ -76,8 +76,8 @@ def audit(
     moves
         Also look for the best plan that moves at most so many jobs.
     time_limit, backend, isolation
-        As for `solve_round`, of each search: that for bounds, that for moves, that for points of
-        the curve, that for the best plan with so many `moves`, and that for moves that repair links.
+        As for `solve_round`, of each search: for bounds, for moves, for points of the curve, for
+        the best plan with so many `moves`, and for moves that repair links.
     """
     round = _as_planned(checked(round), plan)  # noqa: A001
     verification = verify(round, plan.model_copy(update={"certificate": None}))
