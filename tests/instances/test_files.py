@@ -312,6 +312,46 @@ def test_yaml_and_json_give_back_what_was_written(value):
     assert yaml_json.parse_yaml(yaml_json.dump_yaml(value)) == value
 
 
+@settings(max_examples=examples(day=15, nightly=2000))
+@given(
+    plain_values,
+    st.booleans(),
+    st.lists(
+        st.tuples(
+            st.floats(0, 1),
+            st.sampled_from(
+                (
+                    *('"', "\\", '\\"', '"a":1,', '"a" : "b",', "{", "]", "-", "e5", "NaN", "\n"),
+                    *("\ud800", "\\ud800", "\ufeff", "9" * 4300, "-" + "9" * 4300, "9" * 4301),
+                )
+            ),
+        ),
+        max_size=2,
+    ),
+)
+def test_json_is_read_at_once_as_it_is_pair_by_pair(value, ascii_, put_in):
+    text = json.dumps(value, ensure_ascii=ascii_, indent=None if ascii_ else 1)
+    for where, what in put_in:
+        at = round(where * len(text))
+        text = text[:at] + what + text[at:]
+    assert _read(yaml_json.parse_json, text) == _read(yaml_json._parse_pairs, text)
+
+
+def _read(parse, text):
+    try:
+        return repr(parse(text))
+    except InvalidInputError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a\\"b\\\\": ":8 : {", "c": {"a": ["a"]}}', "[[], 1.5, null, true]", '"x"']
+)
+def test_usual_json_is_read_at_once(monkeypatch, text):
+    monkeypatch.setattr(yaml_json, "_parse_pairs", lambda _text: pytest.fail("read twice"))
+    assert yaml_json.parse_json(text) == json.loads(text)
+
+
 @settings(max_examples=examples(day=25, nightly=100))
 @given(st.lists(st.sampled_from(["no", "1e5", "08", "0o17", "1:30", "1_0", "=", "h-1"])))
 def test_other_readers_of_yaml_see_written_text_as_text(values):

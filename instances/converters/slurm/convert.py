@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from placewright.collection import no_collection
 from placewright.instances.checks.round import check_round
 from placewright.instances.converters.bookkeeping import NO_TIME, Bookkeeping
 from placewright.instances.converters.slurm.caps import Caps, Licences, read_licences
@@ -251,6 +252,7 @@ SHOWN = {"partitions": "scontrol show partition", "config": "scontrol show confi
 """Parts that say whom Slurm starts, and in which order; it is said if they are missing."""
 
 
+@no_collection()
 def read_slurm(
     sources: Sequence[str | os.PathLike[str]],
     *,
