@@ -252,6 +252,8 @@ MOST_RESERVED = 0.1
 """Part of the time limit that is kept for the last verification, at most, if that holds it."""
 MOST_LATE = 2.0
 """Seconds by which a limit may be overrun, beside `MOST_RESERVED` of it."""
+MOST_LONGER = 3.0
+"""How many times as long as that of the first plan the check of one may take that stops jobs."""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with best value and tightest bound (None without one) of the last headline term.
@@ -366,7 +368,7 @@ class Solve:
         # Whether the document was verified in full, and whether it has reasons, which are the last.
         self._is_verified = self._has_reasons = False
         self._last_verified: tuple[Candidate, dict[str, int], Plan] | None = None
-        self._check_seconds = self._reserved = 0.0
+        self._check_seconds = 0.0
         self._progress_error: Exception | None = None
 
     def plan(self, solver: Solver | None = None, start: Plan | None = None) -> Plan:
@@ -434,9 +436,7 @@ class Solve:
         candidate = kept
         if self.best is not None and not session.verifies_each:
             plan = self._document(candidate, named=False)
-            if self._keep(candidate, plan, terms_of(self.round, plan), session):
-                # Who displaces whom is asked by name, and once more by the verifier.
-                self._reserve(self._check_seconds + 2 * (time.thread_time() - began), session)
+            self._keep(candidate, plan, terms_of(self.round, plan), session)
             return
         # Reasons are written at once if this may be the last plan, which saves a verification. The
         # first one is likely to take no longer than all that came before it.
@@ -455,20 +455,21 @@ class Solve:
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            self._reserve(self._check_seconds, session)
+            session.clock.reserved_s += self._reserve()
         if self._keep(candidate, plan, verification.terms, session):
             self._is_verified, self._has_reasons = True, reasoned
             self._last_verified = candidate, self.values, plan
 
-    def _reserve(self, check: float, session: Session) -> None:
-        """Keep time for a check of some seconds: a tenth of the limit at most, or what overruns it.
+    def _reserve(self) -> float:
+        """Return the seconds to keep for the last check, now that the first one is known.
 
-        A limit may be overrun by a tenth and `MOST_LATE` seconds.
+        As much again, or a tenth of the limit if that is less, as a limit may be overrun by a tenth
+        and `MOST_LATE` seconds; in any case what is beyond these of a check `MOST_LONGER`.
         """
         share = MOST_RESERVED * self.settings.seconds
-        check = max(min(check, share), check - share - MOST_LATE)
-        session.clock.reserved_s += max(0.0, check - self._reserved)
-        self._reserved = max(check, self._reserved)
+        runs = any(job.running is not None for job in self.round.jobs)
+        last = self._check_seconds * (MOST_LONGER if runs else 1)
+        return max(min(self._check_seconds, share), last - share - MOST_LATE)
 
     def _keep(
         self, candidate: Candidate, plan: Plan, values: Mapping[str, int], session: Session

@@ -425,7 +425,7 @@ PHASES = (
         share=lambda _: parameters.PARAMETERS.run.exact_share,
         needs_time=True,
     ),
-    Phase("bounds of later terms", _bound_later_terms, _relaxed),
+    Phase("bounds of later terms", _bound_later_terms, _relaxed, needs_time=True),
     Phase("LNS of the best plan", _improve_best, _leaves_gap, needs_time=True, needs_gap=True),
 )
 """The portfolio. Shares of the time of single solves stand in `parameters.py`."""

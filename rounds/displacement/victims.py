@@ -59,32 +59,27 @@ class HostUse:
     def _exceeds_alone(self, back: Sequence[int], gone: set[int], hosts: set[str]) -> bool:
         """Say the same of a candidate in which no jobs take turns, by what it leaves free."""
         without = {*gone, *back}
-        left = {host: Counter(self._left[host]) for host in hosts}
-        for host in hosts:
-            for j in without.intersection(self._changes.by_host[host]):
-                left[host].update(self._asked_on(j, host, home=False))
-        gpus: set[tuple[str, int]] = set()
-        for j in back:
-            for host in self._changes.home_hosts(j) & hosts:
-                left[host].subtract(self._asked_on(j, host, home=True))
-                gpus.update((host, gpu) for gpu in self._gpus_on(j, host))
-        if any(amount < 0 for of_host in left.values() for amount in of_host.values()):
-            return True
         at_home: defaultdict[tuple[str, int], list[tuple[TaskGroup, int | None]]]
         at_home = defaultdict(list)
         for j in back:
             for task in self._changes.home(j):
                 for gpu in task.gpus:
                     at_home[task.host, gpu].append((self._changes.group(j, task), task.slot))
-        for where in gpus:
-            there = self._on_gpu.get(where, ())
-            held = [(group, slot) for j, group, slot in there if j not in without]
-            if self._gpu_exceeded(where[0], held + at_home[where]):
-                return True
-        return False
-
-    def _gpus_on(self, job: int, host: str) -> Iterator[int]:
-        return (gpu for task in self._changes.home(job) if task.host == host for gpu in task.gpus)
+        # GPUs first: of most victims one is taken.
+        for where, mine in at_home.items():
+            if where[0] in hosts:
+                there = self._on_gpu.get(where, ())
+                held = [(group, slot) for j, group, slot in there if j not in without]
+                if self._gpu_exceeded(where[0], held + mine):
+                    return True
+        left = {host: Counter(self._left[host]) for host in hosts}
+        for host in hosts:
+            for j in without.intersection(self._changes.by_host[host]):
+                left[host].update(self._asked_on(j, host, home=False))
+        for j in back:
+            for host in self._changes.home_hosts(j) & hosts:
+                left[host].subtract(self._asked_on(j, host, home=True))
+        return any(amount < 0 for of_host in left.values() for amount in of_host.values())
 
     def _asked_on(self, job: int, host: str, *, home: bool) -> Counter[str]:
         """Return what a job asks of a host besides GPUs, at home or where the candidate has it."""

@@ -335,8 +335,9 @@ def move_section(
     """
     preempted = [d.job for d in decisions if d.decision is DecisionKind.PREEMPT]
     migrated = [d for d in decisions if d.decision.moves]
-    if not preempted and not migrated:
-        return None
+    if not migrated:
+        steps: dict[str, Any] = {"kind": "moves", "steps": preempted, "needs_spare": []}
+        return steps if preempted else None
     running = {
         job.name: (job.options[job.running.option], job.running.tasks)
         for job in round.jobs

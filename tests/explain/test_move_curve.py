@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import islice
 from random import Random
@@ -16,9 +17,11 @@ from fuzz.policies.gang import POLICY
 from fuzz.policy import TooManyPlansError
 from fuzz.small_units import in_small_units
 from placewright.explain import move_curve
+from placewright.explain.current_placement import current_placement
 from placewright.explain.move_curve import Moves, has_moves
 from placewright.instances.documents.plan import Plan
 from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
 from placewright.instances.policies import sense_of
 from placewright.instances.verify import Verification, verify
 
@@ -100,6 +103,17 @@ def test_a_curve_without_time_has_the_placement_and_the_plan_with_all_moves(monk
         curve = Moves(round_, plan, time_limit=0.0, isolation="none").curve
         assert len(curve.points) <= 2
         assert all(verify(curve.round, point.plan).ok for point in curve.points)
+
+
+@pytest.mark.nightly
+def test_a_curve_of_a_large_round_holds_the_time_limit(monkeypatch):
+    """Its search and its points have a second each, by CPU time; the latter at least two."""
+    round_, plan = current_placement(generate_round(4096, 1000, mix="easy", seed=31))
+    monkeypatch.setattr(time, "monotonic", time.process_time)
+    began = time.process_time()
+    curve = Moves(round_, plan, time_limit=1.0, isolation="none").curve
+    assert time.process_time() - began <= (1.1 + 2) + (1.1 * move_curve.LEAST_SECONDS + 2)
+    assert 2 < len(curve.points) < move_curve.MOST_POINTS
 
 
 def check_within(round_: Round, plan: Plan, allowed: int) -> bool | None:

@@ -291,6 +291,7 @@ def _cheapest_hosts(loss: NDArray[np.float64], most: int) -> Iterator[int]:
 
 
 def displace_by_counts(
+    session: Session,
     counts: AggregateModel,
     patterns: HostPatterns,
     values: NDArray[np.float64],
@@ -299,13 +300,16 @@ def displace_by_counts(
 ) -> Placement:
     """Return a placement that starts the integer counts `values`, maybe beyond quotas.
 
-    `prices` are what a unit of a quota is worth, `budget_prices` of the disruption budget.
+    Gangs that find no time are left to the greedy. `prices` are what a unit of a quota is worth,
+    `budget_prices` of the disruption budget.
     """
     number = np.rint(values).astype(np.int64)
     starts = counted_starts(counts, values)
     cost = DisplacementCost(Placement(counts.problem), prices, budget_prices)
     insertion = PreemptiveInsertion(cost, starts, compact_hosts, prices)
     for c, o, inside in gangs_of(counts, number, starts):
+        if session.expired():
+            break
         insertion.insert_gang(c, o, domain_masks(counts, inside).get(0))
     insertion.insert_columns(counts, patterns, number)
     insertion.insert_remaining()
@@ -393,7 +397,7 @@ def displace_within_quotas(
     of_budget = budget_prices(counts, duals)
     tried: list[Placement] = []
     while len(tried) < tuning.max_quota_price_steps:
-        found = displace_by_counts(counts, patterns, values, prices, of_budget)
+        found = displace_by_counts(session, counts, patterns, values, prices, of_budget)
         excess = {
             key: -left / max(problem.quota[key], 1) for key, left in found.quota_left().items()
         }

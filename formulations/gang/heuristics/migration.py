@@ -466,20 +466,22 @@ def _moves_running_jobs(search: Search) -> bool:
 MIGRATION = (
     Phase("relaxation of classes", Search.relax_classes, Search.has_classes, needs_time=True),
     Phase("displacement by model", _displace_by_model, _has_later_terms_or_gap),
-    Phase("repacking", _repack, _incumbent_may_gain),
-    Phase("gang insertion", _insert_gangs, _incumbent_may_gain),
-    Phase("displacement at least cost", _displace_at_least_cost, _disruption_may_fall),
-    Phase("victim selection", _select_victims),
-    Phase("progress", _scalarise_progress, _asks_for_progress),
+    Phase("repacking", _repack, _incumbent_may_gain, needs_time=True),
+    Phase("gang insertion", _insert_gangs, _incumbent_may_gain, needs_time=True),
+    Phase(
+        "displacement at least cost", _displace_at_least_cost, _disruption_may_fall, needs_time=True
+    ),
+    Phase("victim selection", _select_victims, needs_time=True),
+    Phase("progress", _scalarise_progress, _asks_for_progress, needs_time=True),
     Phase("bounds of classes", Search.bound_classes, Search.has_classes, needs_time=True),
-    Phase("LNS", _improve_incumbent, _moves_running_jobs),
+    Phase("LNS", _improve_incumbent, _moves_running_jobs, needs_time=True),
     Phase("residual evacuation", _evacuate, lambda s: not s.improved and _needs_search(s)),
     Phase(
         "domain repacking",
         _repack_domains,
         lambda s: s.first == FREED and s.evacuated is not None,
     ),
-    Phase("residual counts", _search_residual, lambda s: s.evacuated is not None),
+    Phase("residual counts", _search_residual, lambda s: s.evacuated is not None, needs_time=True),
 )
 """Phases after the linear relaxation: first those that move or stop running jobs for value, then
 those that decide the pending jobs around them. A plan found after the deadline is still yielded."""

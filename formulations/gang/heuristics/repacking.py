@@ -527,7 +527,7 @@ def displace_by_model(
         return None
     found = displace_within_quotas(session, counts, patterns, values, relaxed.row_duals)
     upgrade_options(found)
-    if found.value >= counted * (1 - session.gap):
+    if found.value >= counted * (1 - session.gap) or session.expired():
         return found
     inserted = Placement(counts.problem)
     insert_counts(session, inserted, counted_starts(counts, values))
