@@ -83,7 +83,7 @@ BACKENDS = ("auto", "highs", "cp-sat", "cbc", "scip")
 DEFAULT_BACKEND = "highs"
 
 ISOLATIONS = ("auto", "process", "none")
-SMALL_JOBS = 500
+SMALL_JOBS = 1000
 """Jobs of a round whose models may be small enough to need no process."""
 
 MOST_SECONDS, MOST_SEED = 86_400, 2**31 - 1

@@ -353,7 +353,7 @@ class _EndedError(Exception):
         self.at_limit = at_limit
 
 
-SMALL_COLUMNS, HERE_SECONDS = 2000, 0.5
+SMALL_COLUMNS, HERE_SECONDS = 8000, 1.0
 """Columns of a model that may be solved in this process, and for how long at most."""
 
 _here = threading.Lock()

@@ -254,6 +254,9 @@ class RunParameters:
     max_last_times: int = 5
     # Task variables up to which that model comes first, without a search of counts.
     max_tiny_variables: int = 100
+    # Of one solve of that model before any search of counts, and of the time left for it.
+    max_first_exact_seconds: float = 1.0
+    first_exact_share: float = 0.2
     # Of the time left, for each search of counts before that model, in a small round.
     counts_share: float = 0.3
     counts_seconds: float = 1.0  # What such a search may take at least,

@@ -154,6 +154,12 @@ def _solve_exactly(search: Search) -> Steps:
     yield from run_exact(search.problem, search.session, search.best_plan)
 
 
+def _try_exactly(search: Search) -> Steps:
+    """Solve the host-indexed model if that is soon done; else counts are searched before it."""
+    most = parameters.PARAMETERS.run.max_first_exact_seconds
+    yield from run_exact(search.problem, search.session, search.best_plan, most)
+
+
 def _bound_freed(search: Search) -> Steps:
     yield from freed_bounds(search.problem, search.session)
 
@@ -380,6 +386,13 @@ PHASES = (
         "exchange for links before a model",
         _exchange_for_links,
         _both(_asks_for_links, lambda s: small(s.problem)),
+        needs_time=True,
+    ),
+    Phase(
+        "first host-indexed model",
+        _try_exactly,
+        lambda s: _counts_may_prove(s) and _searches_counts(s),
+        share=lambda _: parameters.PARAMETERS.run.first_exact_share,
         needs_time=True,
     ),
     Phase("counts of a small round", search_small_counts, _counts_may_prove, needs_time=True),

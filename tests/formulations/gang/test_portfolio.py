@@ -59,6 +59,20 @@ def test_the_exact_model_begins_at_the_plan_that_is_known() -> None:
     assert starts[:3] == [False, False, True]  # the relaxation, the completed point, the search
 
 
+def test_the_exact_model_proves_a_small_round_of_waiting_jobs_before_counts_are_searched() -> None:
+    round_ = generate_round(64, 24, mix="hard", seed=1)
+    waiting = tuple(job for job in round_.jobs if job.running is None)
+    policy = round_.policy.model_copy(update={"terms": ("value",)})
+    round_ = round_.model_copy(update={"jobs": waiting, "policy": policy})
+    settings = Settings.of(round_, isolation="none", deterministic=True)
+    first = {"greedy", "trivial bounds", "first host-indexed model"}
+    without = {phase.name for phase in run.PHASES} - first
+    search = partial(run.run, without=without)
+    certificate = Solve(round_, settings, None, Memory(), search).plan().certificate
+    assert certificate is not None
+    assert [(term.value, term.bound) for term in certificate.terms] == [(114_000, 114_000)]
+
+
 @pytest.mark.nightly
 def test_rounds_with_slices_of_gpus_are_searched_to_their_end() -> None:
     round_ = generate_round(256, 80, mix="shared", seed=1)

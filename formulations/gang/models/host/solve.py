@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -448,12 +449,13 @@ def _charge_arrival(
 
 
 def solve_exactly(
-    problem: Problem, session: Session, known: Candidate | None = None
+    problem: Problem, session: Session, known: Candidate | None = None, most: float = inf
 ) -> Iterator[Candidate | Bound]:
     """Yield bound and plan of each term, the terms before it held at the best plan's values.
 
     If the first term is proven already, the second is the first to be solved. Branch and bound
-    begins at the `known` plan, where that is a point of the model.
+    begins at the `known` plan, where that is a point of the model. With `most` seconds for each
+    solve it ends at the first term that these do not prove.
     """
     tuning = parameters.PARAMETERS.models
     first = problem.terms[0]
@@ -475,7 +477,7 @@ def solve_exactly(
         if not _is_met(problem, session, term):
             arrays = exact.model.arrays(term, relax=True, without=without)
             share = tuning.exact_relaxation_share
-            certified = _certified(problem, session, arrays, term, share)
+            certified = _certified(problem, session, arrays, term, share, most)
             if certified is not None:
                 yield Bound(term, certified, tuple(holds), certified=True)
         # A bound that the best plan meets, without a solver or by the relaxation, needs no search.
@@ -486,7 +488,8 @@ def solve_exactly(
         arrays = exact.model.arrays(term, without=without)
         if start is None and known is not None:
             start = _point_of(exact, session, arrays, known)
-        outcome = session.optimise(arrays, share=tuning.exact_search_share, gap=0.0, start=start)
+        share = tuning.exact_search_share
+        outcome = session.optimise(arrays, share=share, most=most, gap=0.0, start=start)
         if outcome is None:
             return
         if outcome.bound is not None:
@@ -497,6 +500,8 @@ def solve_exactly(
         yield from _plans_of(exact, slots, start)
         if problem.running and not _is_proven(session, term):
             yield from _solve_with_necessity(exact, slots, session, term, holds)
+        if most < inf and not _is_proven(session, term):
+            return
         if problem.shares:
             start = with_actual_shares(
                 exact.model, problem, *exact.y_columns, problem.shares, start
@@ -678,10 +683,15 @@ def _whole_model(problem: Problem, moves: Moves) -> tuple[HostModel, GpuSlots]:
 
 
 def _certified(
-    problem: Problem, session: Session, arrays: Arrays, term: str, share: float
+    problem: Problem,
+    session: Session,
+    arrays: Arrays,
+    term: str,
+    share: float,
+    most: float = inf,
 ) -> float | None:
     """Return the bound of a term that the duals of its relaxation prove, None if they do not."""
-    relaxed = session.optimise(arrays, share=share)
+    relaxed = session.optimise(arrays, share=share, most=most)
     if relaxed is None or relaxed.row_duals is None:
         return None
     found = certified_bound(arrays, multipliers(arrays, relaxed.row_duals))
