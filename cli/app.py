@@ -5,6 +5,7 @@ Verbs are imported when signals are in hand already, since that takes the time t
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from placewright.cli.interrupts import (
     interrupts,
     standard_streams,
 )
+from placewright.collection import no_collection
 
 MACHINE = "fault of the machine"
 NO_MEMORY = "failed to map segment", "cannot allocate memory"
@@ -60,6 +62,8 @@ def main(args: Sequence[str] | None = None) -> int:
             _say(end.line)
     except Interrupted:  # in the moments before and after
         _say(end.line or _interrupted(None).line)
+    if args is None:
+        gc.freeze()  # Python ends: what is in cycles goes with the process, unsearched
     return end.code
 
 
@@ -78,10 +82,9 @@ def _run(args: Sequence[str] | None, out: CompleteStream | None) -> _End:
 
 def _verb(args: Sequence[str] | None) -> _End:
     try:
-        from placewright.cli.commands import run
-        from placewright.collection import no_collection
-
         with no_collection():
+            from placewright.cli.commands import run
+
             return _End(run(args))
     except SystemExit as stop:
         return _End(stop.code if isinstance(stop.code, int) else ExitCode.INTERNAL)

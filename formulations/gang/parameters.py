@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProblemParameters:
     """Of `problem/`, the compiled round."""
 
@@ -21,7 +21,7 @@ class ProblemParameters:
     max_host_kinds: int = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacementParameters:
     """Of `placement/`, the constructive steps that every plan uses."""
 
@@ -34,7 +34,7 @@ class PlacementParameters:
     max_reason_steps: int = 50_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelParameters:
     """Of `models/`: sizes of the integer programs, column generation, searches."""
 
@@ -120,14 +120,14 @@ class ModelParameters:
     max_victim_seconds: float = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BoundParameters:
     """Of `bounds/`."""
 
     hosts_per_chunk: int = 1_024  # Hosts whose fragmentation is computed together, to limit memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InsertionParameters:
     """Of `heuristics/`: insertion of jobs where others move or stop."""
 
@@ -174,7 +174,7 @@ class InsertionParameters:
     entitled_weight: int = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PackingParameters:
     """Of `heuristics/`: bin packing and repacking."""
 
@@ -210,7 +210,7 @@ class PackingParameters:
     max_partial_gpus: int = 8  # Partly used GPUs, the fullest first, that are tried for a share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NeighbourhoodParameters:
     """Of `heuristics/`: searches that destroy a part of a placement and repair it."""
 
@@ -244,7 +244,7 @@ class NeighbourhoodParameters:
     max_cached_columns: int = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunParameters:
     """Of `run.py`, the portfolio."""
 
@@ -268,7 +268,7 @@ class RunParameters:
     pattern_search_share: float = 0.1  # Of the time left, for that search of host patterns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IncrementalParameters:
     """Of `incremental.py`, rounds that follow each other."""
 
@@ -282,7 +282,7 @@ class IncrementalParameters:
     max_kept_patterns: int = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parameters:
     """All tuning parameters of the gang formulation, by package or purpose."""
 

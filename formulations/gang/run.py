@@ -155,7 +155,10 @@ def _solve_exactly(search: Search) -> Steps:
 
 
 def _try_exactly(search: Search) -> Steps:
-    """Solve the host-indexed model if that is soon done; else counts are searched before it."""
+    """Solve the host-indexed model if that is soon done; else counts are searched before it.
+
+    Only the clock ends it soon: what it proves, it mostly proves at the root of branch and bound.
+    """
     most = parameters.PARAMETERS.run.max_first_exact_seconds
     yield from run_exact(search.problem, search.session, search.best_plan, most)
 
@@ -391,7 +394,7 @@ PHASES = (
     Phase(
         "first host-indexed model",
         _try_exactly,
-        lambda s: _counts_may_prove(s) and _searches_counts(s),
+        lambda s: _counts_may_prove(s) and _searches_counts(s) and not s.session.deterministic,
         share=lambda _: parameters.PARAMETERS.run.first_exact_share,
         needs_time=True,
     ),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from placewright.formulations.gang import run
+from placewright.formulations.gang import parameters, run
 from placewright.formulations.gang.models.host.solve import solve_exactly
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.plan_messages import Bound, Candidate
@@ -59,12 +60,16 @@ def test_the_exact_model_begins_at_the_plan_that_is_known() -> None:
     assert starts[:3] == [False, False, True]  # the relaxation, the completed point, the search
 
 
-def test_the_exact_model_proves_a_small_round_of_waiting_jobs_before_counts_are_searched() -> None:
+def test_the_exact_model_proves_a_small_round_of_waiting_jobs_before_counts_are_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patient = replace(parameters.PARAMETERS.run, max_first_exact_seconds=1000.0)
+    monkeypatch.setattr(parameters, "PARAMETERS", replace(parameters.PARAMETERS, run=patient))
     round_ = generate_round(64, 24, mix="hard", seed=1)
     waiting = tuple(job for job in round_.jobs if job.running is None)
     policy = round_.policy.model_copy(update={"terms": ("value",)})
     round_ = round_.model_copy(update={"jobs": waiting, "policy": policy})
-    settings = Settings.of(round_, isolation="none", deterministic=True)
+    settings = Settings.of(round_, isolation="none", time_limit=10_000.0)
     first = {"greedy", "trivial bounds", "first host-indexed model"}
     without = {phase.name for phase in run.PHASES} - first
     search = partial(run.run, without=without)
