@@ -4,7 +4,9 @@ The running jobs are the last plan. They stay, except those displaced by waiting
 and those exchanged to fill holes. The duals of the last linear relaxation bound the result
 (bounds.py). If the plan is not near this bound, the relaxation is solved again, from the
 patterns of the last one and of the plan. If a gap remains, the search goes on from there as in a
-round of its own, and from scratch while that leaves the gap open.
+round of its own, and from scratch while that leaves the gap open. A search that gained next to
+nothing says what gap such rounds keep: later ones are not searched beyond it, until many jobs
+have changed.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from placewright.formulations.gang.placement.greedy import upgrade_options
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.gpu_links import GPU_LINKS
 from placewright.formulations.gang.problem.jobs import TaskPlacement
-from placewright.formulations.gang.problem.limits import VALUE, BudgetPrices
+from placewright.formulations.gang.problem.limits import PROGRESS, VALUE, BudgetPrices
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import STRANDED
 from placewright.formulations.gang.run import run, small, with_relieved_links
@@ -63,6 +65,7 @@ class IncrementalGang:
 
     def __init__(self) -> None:
         self._warm_start: _WarmStart | None = None
+        self._idle_search: _IdleSearch | None = None
         self._has_plan = False
 
     def __call__(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
@@ -93,11 +96,21 @@ class IncrementalGang:
         _improve(session, placement, prices)
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
         bounds += solved.bounds if solved else []
-        if solved is None and not _proven(bounds, placement, tuning.price_gap_rel):
+        usual = self._usual_gap(problem)
+
+        def is_enough() -> bool:
+            """Whether a bound proves the placement so well that nothing more is tried."""
+            return any(
+                near(bound.value, placement.value, tuning.price_gap_rel)
+                or bound.value - placement.value <= usual
+                for bound in bounds
+            )
+
+        if solved is None and not is_enough():
             solved = self._solve(problem, session, empty, placement)
             bounds += solved.bounds
             prices = self._prices(problem, grid) or prices
-        if prices is not None and not _proven(bounds, placement, tuning.price_gap_rel):
+        if prices is not None and not is_enough():
             # In another order: who needs whole hosts first.
             other = Placement(problem)
             insert_gangs(session, other, prices.may_pay)
@@ -105,7 +118,7 @@ class IncrementalGang:
             _improve(session, other, prices)
             placement = max(placement, other, key=lambda p: p.value)
         bound = min((bound.value for bound in bounds), default=np.inf)
-        if solved is None or _is_near_bound(session, placement, bound):
+        if solved is None or is_enough() or _is_near_bound(session, placement, bound):
             repair_disruptions(placement)
             yield assign(placement, ADAPTED, final=True)
             yield from trivial_bounds(problem)
@@ -115,12 +128,22 @@ class IncrementalGang:
         yield assign(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
-        yield from migrate(session, problem, PricedModel(*solved.model), solved.outcome, placement)
+        before = _gap(session)
+        if before <= usual:
+            return
+        if not problem.resizes:
+            for step in migrate(
+                session, problem, PricedModel(*solved.model), solved.outcome, placement
+            ):
+                yield step
+                if _gap(session) <= usual:
+                    return
         if session.best is None or session.close_enough(session.best[VALUE]):
             yield from later_bounds(session, *solved.model)
         elif not session.expired():
             # With other patterns the search may end elsewhere.
             yield from run(problem, session)
+        self._idle_search = _IdleSearch.of(problem, before, _gap(session))
 
     def _adapt_classes(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Adapt the last plan, and search on unless little can be gained in each priority class.
@@ -149,6 +172,11 @@ class IncrementalGang:
             yield from later_bounds(session, *solved.model)
         elif not session.expired():
             yield from run(problem, session)
+
+    def _usual_gap(self, problem: Problem) -> float:
+        """Return the gap beyond which searches gained next to nothing of late, -inf if unknown."""
+        last = self._idle_search
+        return last.gap if last is not None and last.is_like(problem) else -np.inf
 
     def _begin(self, problem: Problem) -> tuple[Placement, ResourceGrid | None]:
         """Return the cleared hosts, and their grid if host patterns apply; drop what is too old."""
@@ -195,9 +223,11 @@ def _improve(session: Session, placement: Placement, prices: DualPrices | None) 
     repair_disruptions(placement)
 
 
-def _proven(bounds: Iterable[Bound], placement: Placement, gap: float) -> bool:
-    """Whether some bound proves the value of a placement within a relative gap."""
-    return any(near(bound.value, placement.value, gap) for bound in bounds)
+def _gap(session: Session) -> float:
+    """Return how far `value` of the best plan is from its bound; infinite without one of them."""
+    if session.best is None or session.first_bound is None:
+        return np.inf
+    return session.first_bound - session.best[VALUE]
 
 
 def _is_near_bound(session: Session, placement: Placement, bound: float) -> bool:
@@ -245,13 +275,13 @@ def _applies(problem: Problem) -> bool:
     """Whether `value` comes first, in a large round with running jobs and no hosts to vacate.
 
     What is stranded depends on which host each job is on, which displacement ignores; and no job
-    changes its size by it.
+    changes its size by it, as it may have to for `progress`.
     """
     return (
         problem.weighted_terms[0] == VALUE
         and STRANDED not in problem.terms
         and bool(problem.running)
-        and not problem.resizes
+        and not (problem.resizes and PROGRESS in problem.terms)
         and not problem.vacate.any()
         and not small(problem)
     )
@@ -263,6 +293,31 @@ class _Relaxation(NamedTuple):
     model: HostPatternModel
     bounds: list[Bound]
     outcome: Outcome | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _IdleSearch:
+    """A search that gained next to nothing: the gap in `value` that it left, and of which round."""
+
+    gap: float
+    jobs: frozenset[str]
+
+    @classmethod
+    def of(cls, problem: Problem, before: float, after: float) -> Self | None:
+        """Return that of a search that began and ended with these gaps; None if it gained more."""
+        little = parameters.PARAMETERS.incremental.idle_gain_rel * problem.running_value
+        idle = before - after <= little and after < np.inf
+        return cls(after, _names(problem)) if idle else None
+
+    def is_like(self, problem: Problem) -> bool:
+        """Whether most jobs of another round were in that one."""
+        now = _names(problem)
+        changed = len(now ^ self.jobs) / max(1, len(now | self.jobs))
+        return changed <= parameters.PARAMETERS.incremental.max_changed_share
+
+
+def _names(problem: Problem) -> frozenset[str]:
+    return frozenset(job.name for job in problem.round.jobs)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -278,6 +278,10 @@ class IncrementalParameters:
     negligible_gain_rel: float = 2e-4
     # The same of each priority class: their bounds, in turn, are less tight.
     negligible_class_gain_rel: float = 1e-3
+    # Part of the value of all that runs; after a search that gained no more, rounds are not
+    # searched beyond the gap that it left, until this part of all jobs has come or gone.
+    idle_gain_rel: float = 5e-4
+    max_changed_share: float = 0.2
     # Patterns with which the next round begins, those of least loss at the relaxation's prices.
     max_kept_patterns: int = 5_000
 

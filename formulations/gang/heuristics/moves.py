@@ -470,19 +470,22 @@ class EjectionMoves:
         able[list(clearing)] = False
         hosts = np.flatnonzero(able)
         hosts = hosts[np.argsort(-whole[hosts], kind="stable")]
-        held, tuning = self.movable.gpus_of_shape[:, hosts], parameters.PARAMETERS.insertion
-        shapes = np.flatnonzero(held.any(axis=1))
-        gpus = self.problem.shape_gpu[shapes] // WHOLE_GPU
-        held = held[shapes] // gpus[:, None]  # their number
+        of_shape, tuning = self.movable.gpus_of_shape, parameters.PARAMETERS.insertion
+        shapes = np.flatnonzero(of_shape.any(axis=1))
         for depth in range(max_depth):
             may = self._may_relocate(shapes, hosts, eligible, clearing, depth)
-            jobs = held * may
-            left = self.placement.free[hosts] + jobs.T @ demand[shapes]
-            enough = (gpus @ jobs >= size - whole[hosts]) & (left >= demand[shape]).all(axis=1)
+            # Where GPUs are scarce, tasks of most shapes fit nowhere else.
+            some = np.flatnonzero(may.any(axis=1))
+            relocated, may = shapes[some], may[some]
+            gpus = self.problem.shape_gpu[relocated] // WHOLE_GPU
+            jobs = of_shape[np.ix_(relocated, hosts)] // gpus[:, None] * may  # their number
+            enough = np.flatnonzero(gpus @ jobs >= size - whole[hosts])
+            left = self.placement.free[hosts[enough]] + jobs[:, enough].T @ demand[relocated]
+            enough = enough[(left >= demand[shape]).all(axis=1)]
             most = tuning.max_deep_ejection_hosts if depth else tuning.max_ejection_hosts
-            for i in np.flatnonzero(enough)[:most].tolist():
+            for i in enough[:most].tolist():
                 host, before = int(hosts[i]), self.num_moves
-                relocatable = set(shapes[may[:, i]].tolist())
+                relocatable = set(relocated[may[:, i]].tolist())
                 movers = {
                     mover.number: mover
                     for mover in self.movable.on_host(host)
@@ -512,12 +515,16 @@ class EjectionMoves:
         if depth:
             outside: Bools = np.any(allowed & ~eligible, axis=1)
             return np.repeat(outside[:, None], len(hosts), axis=1)
-        fits = allowed & (placement.least_rank <= problem.shape_rank[shapes, None])
-        fits[:, list(clearing)] = False
-        fits &= placement.whole * WHOLE_GPU >= problem.shape_gpu[shapes, None]
+        # Each of these jobs needs whole GPUs, of which most hosts may have none left.
+        free = np.flatnonzero(placement.whole)
+        here = allowed[:, free] & (placement.least_rank[free] <= problem.shape_rank[shapes, None])
+        here &= placement.whole[free] * WHOLE_GPU >= problem.shape_gpu[shapes, None]
         demand = problem.shape_demand[shapes]
         for r in np.flatnonzero(demand.any(axis=0)).tolist():
-            fits &= placement.free[:, r] >= demand[:, r, None]
+            here &= placement.free[free, r] >= demand[:, r, None]
+        fits = np.zeros(allowed.shape, dtype=np.bool_)
+        fits[:, free] = here
+        fits[:, list(clearing)] = False
         others: Bools = fits.sum(axis=1)[:, None] > fits[:, hosts]
         return others
 

@@ -61,7 +61,8 @@ def resize_by_counts(search: Search) -> Steps:
         holds.append((term, held))
     if values is not None:
         placement = Placement(problem)
-        _place(placement, counts, np.rint(values[counts.y]).astype(np.int64))
+        number = np.rint(values[counts.y]).astype(np.int64)
+        _place(placement, counts, number, search.session)
         upgrade_options(placement, running=True)
         yield from search.report(placement, "resizing")
 
@@ -75,8 +76,11 @@ def _searched(session: Session, counts: AggregateModel, term: str) -> Outcome | 
     return search_core(session, arrays, reduced, parameters.PARAMETERS.models.sizes_gap_rel)
 
 
-def _place(placement: Placement, counts: AggregateModel, number: Ints) -> None:
-    """Place what starts and resizes with the options that counts give it."""
+def _place(placement: Placement, counts: AggregateModel, number: Ints, session: Session) -> None:
+    """Place what starts and resizes with the options that counts give it.
+
+    Once the time is over, nobody makes room for it any more.
+    """
     problem = placement.problem
     of_class: list[Counter[int]] = [Counter() for _ in problem.classes]
     for c, o, n in zip(counts.y_class, counts.y_choice, number, strict=True):
@@ -91,7 +95,7 @@ def _place(placement: Placement, counts: AggregateModel, number: Ints) -> None:
             if job != ANY_JOB:
                 placement.stop(placement.start_of(job))
     heapify(work)
-    kept = _Kept(placement)
+    kept = _Kept(placement, session)
     with placement.unranked():
         while work:
             *_, job, c, o = heappop(work)
@@ -142,14 +146,20 @@ class _Kept:
     budget, which may not allow it.
     """
 
-    def __init__(self, placement: Placement) -> None:
-        self._placement, problem = placement, placement.problem
+    def __init__(self, placement: Placement, session: Session) -> None:
+        self._placement, self._session, problem = placement, session, placement.problem
         self._on: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for start in problem.running_placements if problem.budget is None else ():
             choice = placement.choice_of(start)
             gpus = problem.demand_of(choice, -1) // WHOLE_GPU
             if choice.is_single_task and gpus and placement.in_place(start.job):
                 self._on[start.tasks[0].host].append((gpus, start.job))
+        most = max((gpus for jobs in self._on.values() for gpus, _ in jobs), default=0)
+        # (GPUs of a task, hosts): How many such jobs run there
+        self._number = np.zeros((most + 1, problem.cluster.num_hosts), dtype=np.int64)
+        for host, jobs in self._on.items():
+            for gpus, _ in jobs:
+                self._number[gpus, host] += 1
 
     def make_room(self, choice: Choice) -> list[int]:
         """Stop the jobs of fewest GPUs without which the tasks of an option fit; return them.
@@ -158,15 +168,12 @@ class _Kept:
         """
         placement, problem, group = self._placement, self._placement.problem, choice.groups[0]
         each = int(problem.shape_gpu[group.shape]) // WHOLE_GPU
-        if len(choice.groups) > 1 or choice.is_tied or not each:
+        if len(choice.groups) > 1 or choice.is_tied or not each or self._session.expired():
             return []
         fits = placement.fits(group.shape)
         able = np.flatnonzero(problem.shape_hosts[group.shape])
-        of_host = {h: self._cheapest(h, each) for h in able.tolist() if not fits[h]}
         cost = np.full(len(fits), np.inf)
-        cost[able] = 0.0
-        for h, jobs in of_host.items():
-            cost[h] = sum(gpus for gpus, _ in jobs) if jobs else np.inf
+        cost[able] = np.where(fits[able] > 0, 0.0, self._cost(each)[able])
         domain = np.zeros(len(fits), dtype=np.int64)
         if group.required != NO_LEVEL:
             domain = problem.cluster.domain[group.required].astype(np.int64)
@@ -177,12 +184,23 @@ class _Kept:
             enough = int(np.searchsorted(np.cumsum(np.maximum(fits[hosts], 1)), group.count)) + 1
             if enough <= len(hosts) and cost[hosts[:enough]].sum() < least:
                 best, least = hosts[:enough].tolist(), cost[hosts[:enough]].sum()
-        moved = [one for h in best if not fits[h] for one in of_host[h]]
+        moved = [one for h in best if not fits[h] for one in self._cheapest(h, each)]
         for gpus, job in moved:
             host = problem.running[job].places[0][2]
             self._on[host].remove((gpus, job))
+            self._number[gpus, host] -= 1
             placement.stop(placement.start_of(job))
         return [job for _, job in moved]
+
+    def _cost(self, gpus: int) -> Floats:
+        """Return the GPUs of the jobs that `_cheapest` finds on each host, infinite for none."""
+        lacking = gpus - self._placement.whole
+        short, cost = lacking > 0, np.zeros(len(lacking))
+        for size, number in enumerate(self._number[:gpus]):
+            if size and number.any():
+                leave = np.minimum(number, -(-lacking.clip(min=0) // size)) * size
+                lacking, cost = lacking - leave, cost + leave
+        return np.where(short & (lacking <= 0), cost, np.inf)
 
     def _cheapest(self, host: int, gpus: int) -> list[tuple[int, int]]:
         """Return jobs smaller than a task without which a host has so many free GPUs, or []."""
