@@ -150,6 +150,12 @@ class InsertionParameters:
     # Of the time left for the restricted master, and its most seconds.
     displacement_share: float = 0.4
     max_displacement_seconds: float = 6.0
+    # Of the time left for the column generation over hosts, and then for its integer program; most
+    # seconds of that; how far prices go from the best ones to the last ones; and the gap of both.
+    host_victims_share: float = 0.4
+    max_host_victims_seconds: float = 10.0
+    host_victims_step: float = 0.4
+    host_victims_gap_rel: float = 0.002
     # (Host, pending option) pairs per second left, up to which displacement comes before models.
     host_option_pairs_per_second: int = 400_000
     first_insertion_share: float = 0.2  # Of the time left, for inserting gangs before any model

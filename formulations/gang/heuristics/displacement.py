@@ -290,7 +290,8 @@ _CountKey: TypeAlias = tuple[int, int, tuple[tuple[QuotaKey, int], ...]]
 class DisplacementCost:
     """Table of victim sets of a placement.
 
-    A host where jobs were preempted is out of the table until `refresh`.
+    A host where jobs were preempted is out of the table until `refresh`. `table` has a row per
+    host and set of its `candidates` that stops.
 
     Parameters
     ----------
@@ -330,10 +331,10 @@ class DisplacementCost:
             jobs = jobs.rows(
                 np.array([not budget.is_protected(j) for j in jobs.job.tolist()], np.bool_)
             )
-        self._jobs, self._budget = jobs, None if beyond_budget else budget
+        self.candidates, self._budget = jobs, None if beyond_budget else budget
         self._set_budget_left()
         self._stale_hosts: set[int] = set()
-        self._table = self._victim_sets(np.flatnonzero(problem.open), self._jobs)
+        self.table = self._victim_sets(np.flatnonzero(problem.open), self.candidates)
         self._index()
 
     def refresh(self) -> None:
@@ -341,12 +342,14 @@ class DisplacementCost:
         open_ = self.placement.problem.open
         used = np.array(sorted(h for h in self._stale_hosts if open_[h]), dtype=np.int64)
         self._stale_hosts = set()
-        runs = np.array([self.placement.in_place(j) for j in self._jobs.job.tolist()], np.bool_)
-        self._jobs = self._jobs.rows(runs)
+        runs = np.array(
+            [self.placement.in_place(j) for j in self.candidates.job.tolist()], np.bool_
+        )
+        self.candidates = self.candidates.rows(runs)
         self._set_budget_left()
-        mine = self._jobs.rows(np.isin(self._jobs.host, used))
-        others = self._table.rows(~np.isin(self._table.host, used))
-        self._table = others.merged(self._victim_sets(used, mine))
+        mine = self.candidates.rows(np.isin(self.candidates.host, used))
+        others = self.table.rows(~np.isin(self.table.host, used))
+        self.table = others.merged(self._victim_sets(used, mine))
         self._index()
 
     def _set_budget_left(self) -> None:
@@ -371,7 +374,7 @@ class DisplacementCost:
         self._least_rank_arrived = np.where(
             some.any(axis=1), some.argmax(axis=1), arrivals.shape[1]
         )
-        self._first_rows = np.flatnonzero(np.diff(self._table.host, prepend=-1))
+        self._first_rows = np.flatnonzero(np.diff(self.table.host, prepend=-1))
         self._of_count: dict[_CountKey, tuple[NDArray[np.float64], Ints]] = {}
         self._freed_cache: dict[QuotaKey, Ints] = {}
 
@@ -472,11 +475,11 @@ class DisplacementCost:
 
     def preempt_for(self, host: int, wanted: Ints, quota: Quota = NO_QUOTA) -> list[int]:
         """Preempt the cheapest victims for a set of tasks and return them; removes the host."""
-        table = self._table
+        table = self.table
         at = slice_of(table.host, host)
         best = at.start + int(self._row_cost(wanted, quota, at).argmin())
         stopped = []
-        for k, job in enumerate(self._jobs.job[slice_of(self._jobs.host, host)].tolist()):
+        for k, job in enumerate(self.candidates.job[slice_of(self.candidates.host, host)].tolist()):
             if table.stopped[best] >> k & 1 and self.placement.is_running(job):
                 self.placement.stop(self.placement.start_of(job))
                 stopped.append(job)
@@ -499,11 +502,11 @@ class DisplacementCost:
         What pools have left has it by now.
         """
         for host in hosts if self._pools else ():
-            at, mine = slice_of(self._table.host, host), slice_of(self._jobs.host, host)
-            for k in np.flatnonzero(self._jobs.job[mine] == job).tolist():
-                rows = at.start + np.flatnonzero(self._table.stopped[at] >> k & 1)
-                gain = self._jobs.gain[mine.start + k, -len(self._pools) :]
-                self._table.capacity[rows, -len(self._pools) :] -= gain
+            at, mine = slice_of(self.table.host, host), slice_of(self.candidates.host, host)
+            for k in np.flatnonzero(self.candidates.job[mine] == job).tolist():
+                rows = at.start + np.flatnonzero(self.table.stopped[at] >> k & 1)
+                gain = self.candidates.gain[mine.start + k, -len(self._pools) :]
+                self.table.capacity[rows, -len(self._pools) :] -= gain
 
     def within_budget(self, tasks: Iterable[tuple[int, Ints, Quota]]) -> bool:
         """Whether what is left of the disruption budget allows the victims for all these tasks.
@@ -514,11 +517,11 @@ class DisplacementCost:
             return True
         used = np.zeros(len(NOTHING))
         for host, wanted, quota in tasks:
-            at = slice_of(self._table.host, host)
+            at = slice_of(self.table.host, host)
             cost = self._row_cost(wanted, quota, at)
             if not np.isfinite(cost).any():
                 return False
-            used += self._table.used[at.start + int(cost.argmin())]
+            used += self.table.used[at.start + int(cost.argmin())]
         return bool((used <= self._budget_left).all())
 
     def beyond_pools(self, tasks: Iterable[tuple[int, Ints, Quota]]) -> int | None:
@@ -531,20 +534,20 @@ class DisplacementCost:
         left = [mine.copy() for mine in self.placement.pools.left]
         stopped = set[int]()
         for host, wanted, quota in tasks:
-            at, mine = slice_of(self._table.host, host), slice_of(self._jobs.host, host)
+            at, mine = slice_of(self.table.host, host), slice_of(self.candidates.host, host)
             cost = self._row_cost(wanted, quota, at, left)
             if not np.isfinite(cost).any():
                 return host
             row = at.start + int(cost.argmin())
             need = wanted @ self._sizes
-            more = self._table.capacity[row] - need
+            more = self.table.capacity[row] - need
             victims = np.flatnonzero(
-                self._table.stopped[row] >> np.arange(mine.stop - mine.start) & 1
+                self.table.stopped[row] >> np.arange(mine.stop - mine.start) & 1
             )
             for k in (victims + mine.start).tolist():
                 # What a gang gives back of a domain counts once, though it leaves several hosts.
-                job = int(self._jobs.job[k])
-                more = more - self._jobs.gain[k] if job in stopped else more
+                job = int(self.candidates.job[k])
+                more = more - self.candidates.gain[k] if job in stopped else more
                 stopped.add(job)
             for k, pool in enumerate(self._pools, start=-len(self._pools)):
                 left[k][pool.domain[host]] += more[k]
@@ -552,34 +555,35 @@ class DisplacementCost:
                     return host
         return None
 
-    def _freed_quota(self, key: QuotaKey) -> Ints:
+    def freed_quota(self, key: QuotaKey) -> Ints:
         """Return how much of a quota or cap each row frees."""
         if key not in self._freed_cache:
-            problem, jobs = self.placement.problem, self._jobs
+            problem = self.placement.problem
             held = [
                 problem.demand_of(c.choices[0], key[1]) if c.running and key[0] in c.accounts else 0
                 for c in problem.classes
             ]
-            mine = np.array([held[problem.running[j].job_class] for j in jobs.job.tolist()])
-            first, last = (
-                np.searchsorted(jobs.host, self._table.host, side) for side in ("left", "right")
-            )
-            freed = np.zeros(len(self._table.host), dtype=np.int64)
-            for k in range(int((last - first).max(initial=0))):
-                row = np.flatnonzero((first + k < last) & (self._table.stopped >> k & 1 > 0))
-                freed[row] += mine[first[row] + k]
-            self._freed_cache[key] = freed
+            jobs = self.candidates.job.tolist()
+            mine = np.array([held[problem.running[j].job_class] for j in jobs], dtype=np.int64)
+            self._freed_cache[key] = self.sums_of_victims(mine[:, None])[:, 0]
         return self._freed_cache[key]
+
+    def sums_of_victims(self, amount: Ints) -> Ints:
+        """Sum amounts of the candidates, (candidates, n), over those that stop, (rows, n)."""
+        jobs, table = self.candidates, self.table
+        first, last = (np.searchsorted(jobs.host, table.host, side) for side in ("left", "right"))
+        total = np.zeros((len(table.host), amount.shape[1]), dtype=np.int64)
+        for k in range(int((last - first).max(initial=0))):
+            row = np.flatnonzero((first + k < last) & (table.stopped >> k & 1 > 0))
+            total[row] += amount[first[row] + k]
+        return total
 
     def _with_leave(self, shape: int) -> NDArray[np.bool_]:
         """Return whether a shape may preempt all that stop in each row."""
-        problem, jobs = self.placement.problem, self._jobs
-        barred = np.array([not problem.over(shape, problem.running[j]) for j in jobs.job.tolist()])
-        found = np.ones(len(self._table.host), dtype=np.bool_)
-        first, last = (np.searchsorted(jobs.host, self._table.host, s) for s in ("left", "right"))
-        for k in range(int((last - first).max(initial=0))):
-            row = np.flatnonzero((first + k < last) & (self._table.stopped >> k & 1 > 0))
-            found[row] &= ~barred[first[row] + k]
+        problem, jobs = self.placement.problem, self.candidates
+        barred = [not problem.over(shape, problem.running[j]) for j in jobs.job.tolist()]
+        number = np.array(barred, dtype=np.int64)[:, None]
+        found: NDArray[np.bool_] = self.sums_of_victims(number)[:, 0] == 0
         return found
 
     def _row_cost(
@@ -593,7 +597,7 @@ class DisplacementCost:
 
         `left` is what pools have left, by default as in the placement.
         """
-        problem, table = self.placement.problem, self._table
+        problem, table = self.placement.problem, self.table
         shapes = np.flatnonzero(wanted)
         need = wanted @ self._sizes
         rank: np.int64 = problem.shape_rank[shapes].min()
@@ -612,7 +616,7 @@ class DisplacementCost:
             free = left[k][self._pools[k].domain[hosts]]
             fits &= capacity[:, width + k] + free >= need[width + k]
         for key, amount in quota.items():
-            fits &= self._freed_quota(key)[at] >= amount
+            fits &= self.freed_quota(key)[at] >= amount
         if self._budget is not None:
             fits &= (table.used[at] <= self._budget_left).all(axis=1)
         idle = capacity[:, 0] - need[0]
@@ -625,5 +629,5 @@ class DisplacementCost:
     def _least_per_host(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
         loss = np.full(self.placement.problem.cluster.num_hosts, np.inf)
         if len(self._first_rows):
-            loss[self._table.host[self._first_rows]] = np.minimum.reduceat(cost, self._first_rows)
+            loss[self.table.host[self._first_rows]] = np.minimum.reduceat(cost, self._first_rows)
         return loss

@@ -10,6 +10,7 @@ import pytest
 
 from examples import by_day
 from fuzz.small_units import as_document
+from placewright import solve_round
 from placewright.formulations.gang.heuristics.displace import (
     displace_greedily,
     displace_within_quotas,
@@ -17,6 +18,10 @@ from placewright.formulations.gang.heuristics.displace import (
 )
 from placewright.formulations.gang.heuristics.displacement import keep_within_quotas
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
+from placewright.formulations.gang.heuristics.host_victims import (
+    displace_by_hosts,
+    host_victims_apply,
+)
 from placewright.formulations.gang.incremental import exchange_jobs
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.solve import (
@@ -33,7 +38,7 @@ from placewright.formulations.gang.problem.jobs import TaskPlacement
 from placewright.formulations.plan_messages import Candidate
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
-from placewright.instances.documents.plan import Plan
+from placewright.instances.documents.plan import DecisionKind, Plan
 from placewright.instances.documents.round import Round
 from placewright.instances.verify import verify
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
@@ -389,3 +394,85 @@ def test_a_job_of_a_whole_host_comes_where_others_move_and_stop_at_last() -> Non
     assert found["new"] == "start"
     assert {found["low-0"], found["low-1"]} == {"preempt"}
     assert {found["high-0"], found["high-1"]} == {"keep", "migrate"}
+
+
+# Victims chosen host by host.
+
+
+def displaced_lawfully(round_: Round) -> Placement:
+    """A lawful placement that displaces in the order of value per GPU."""
+    placement = Placement(compile_round(round_))
+    displace_greedily(placement)
+    repair_preemptions(placement)
+    return placement
+
+
+def by_hosts(plan: Placement) -> Placement | None:
+    """The placement made of a plan, host by host."""
+    _, patterns = next(aggregate_models(plan.problem, plan))
+    assert isinstance(patterns, HostPatterns)
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    return displace_by_hosts(session, patterns, plan)
+
+
+def terms_of(round_: Round, placement: Placement) -> dict[str, int]:
+    """The terms of a placement, as the verifier counts them."""
+    found = verify(round_, plan_of(round_, assign(placement, "test")))
+    assert found.terms is not None
+    return dict(found.terms)
+
+
+@pytest.mark.parametrize("quotas", [False, True])
+@pytest.mark.parametrize("seed", by_day(range(40), 8))
+def test_victims_by_hosts_are_lawful_and_cost_no_more(seed: int, quotas: bool) -> None:
+    round_ = busy_round(seed, quotas=quotas)
+    plan = displaced_lawfully(round_)
+    assert host_victims_apply(plan.problem)
+    found = by_hosts(plan)
+    assert found is not None
+    check(round_, found)
+    before, after = terms_of(round_, plan), terms_of(round_, found)
+    assert found.value >= plan.value
+    assert found.value > plan.value or after["disruption"] <= before["disruption"]
+
+
+def singles(seed: int) -> Round:
+    """Four hosts full of jobs of one task, and jobs of one task or two that wait."""
+    rng = np.random.default_rng(seed)
+    hosts = [{"name": f"h{i}", "gpus": 4, "gpu_model": "A"} for i in range(4)]
+    jobs: list[Raw] = []
+    for host in range(4):
+        free = [0, 1, 2, 3]
+        while free:
+            gpus = [free.pop() for _ in range(min(int(rng.choice([1, 2])), len(free)))]
+            running = {
+                "tasks": [{"host": f"h{host}", "gpus": gpus}],
+                "preempt_cost": int(rng.integers(1, 30)) * 500,
+                # Nowhere to go: no moves, which the choice of victims does not look for.
+                "migrate_cost": 10**6,
+            }
+            group = {"gpu": 1000 * len(gpus)}
+            jobs.append(
+                {"name": f"r{len(jobs)}", "options": [{"groups": [group]}], "running": running}
+            )
+    for i in range(int(rng.integers(2, 6))):
+        group = {"gpu": 1000 * int(rng.choice([1, 2, 4])), "count": int(rng.choice([1, 1, 2]))}
+        one = {"groups": [group], "value": 50_000 * group["gpu"] * group["count"] // 1000}
+        jobs.append({"name": f"w{i}", "options": [one], "priority": 1})
+    document = {"cluster": {"hosts": hosts}, "jobs": jobs}
+    policy = {"priority": "preemption", "terms": ["value", "disruption"]}
+    return Round.model_validate(as_document({**document, "policy": policy}))
+
+
+@pytest.mark.parametrize("seed", by_day(range(60), 8))
+def test_victims_by_hosts_are_those_of_the_exact_model(seed: int) -> None:
+    round_ = singles(seed)
+    exact = solve_round(round_, time_limit=60.0)
+    assert exact.certificate is not None and exact.certificate.status == "optimal"
+    assert all(one.decision is not DecisionKind.MIGRATE for one in exact.decisions)
+    best = {term.name: term.value for term in exact.certificate.terms}
+    found = by_hosts(displaced_lawfully(round_))
+    assert found is not None
+    terms = terms_of(round_, found)
+    if terms["value"] == best["value"]:
+        assert terms["disruption"] == best["disruption"]

@@ -192,6 +192,16 @@ def knapsack(
     return best, taken
 
 
+def follow(grid: ResourceGrid, taken: Ints, free: Ints) -> Ints:
+    """Return the pattern, (shapes,), that the choices of `knapsack` give in some free units."""
+    pattern = np.zeros(len(grid.sizes), dtype=np.int64)
+    left = free.copy()
+    while (s := int(taken[tuple(left)])) >= 0:
+        pattern[s] += 1
+        left = left - grid.sizes[s]
+    return pattern
+
+
 class HostPatterns:
     """The patterns of whole hosts of an aggregate model that was built without sums.
 
@@ -260,7 +270,7 @@ class HostPatterns:
         for _, mine, best, taken in self.tables(price):
             gain[mine] = best[tuple(self.free[mine].T)] - sign * duals[self.host_row[mine]]
             for a in mine[gain[mine] > threshold].tolist():
-                found = [self.follow(taken, self.free[a])]
+                found = [follow(self.grid, taken, self.free[a])]
                 if len(self.free) * len(price) <= tuning.max_extra_patterns:
                     # With few classes an iteration yields little: the best with each shape, too.
                     mu = float(sign * duals[self.host_row[a]]) + threshold
@@ -292,15 +302,6 @@ class HostPatterns:
         """Return the shapes that some of these classes allow, and their most free units."""
         return np.any(self._allowed[:, mine], axis=1), np.max(self.free[mine], axis=0)
 
-    def follow(self, taken: Ints, free: Ints) -> Ints:
-        """Return the pattern that the choices give from a vector of free units."""
-        pattern = np.zeros(len(self.grid.sizes), dtype=np.int64)
-        left = free.copy()
-        while (s := int(taken[tuple(left)])) >= 0:
-            pattern[s] += 1
-            left = left - self.grid.sizes[s]
-        return pattern
-
     def _with_each(
         self, best: NDArray[Any], taken: Ints, price: NDArray[Any], a: int, mu: float
     ) -> list[Ints]:
@@ -309,7 +310,7 @@ class HostPatterns:
         for s in np.flatnonzero((price > 0) & self._allowed[:, a]):
             left = self.free[a] - self.grid.sizes[s]
             if (left >= 0).all() and best[tuple(left)] + price[s] > mu:
-                found.append(self.follow(taken, left))
+                found.append(follow(self.grid, taken, left))
                 found[-1][s] += 1
         return found
 
