@@ -244,13 +244,15 @@ class Reading:
         unknown: dict[str, None],
     ) -> None:
         """Note what becomes of each field of an object, and of those below it."""
+        seen = self.seen
         for name, value in values.items():
+            if not value:
+                continue
             use = table.get(name)
             if isinstance(use, Use):
-                if value:
-                    self.seen[use].add(f"{path}{name}")
+                seen[use].add(f"{path}{name}")
                 continue
-            if _says_nothing(value):
+            if not isinstance(value, str) and _says_nothing(value):
                 continue
             if isinstance(use, dict):
                 for part in value if isinstance(value, list) else [value]:
@@ -262,7 +264,7 @@ class Reading:
             if isinstance(use, _ByValue):
                 use = use.use_of(value)
             if isinstance(use, Use):
-                self.seen[use].add(f"{path}{name}")
+                seen[use].add(f"{path}{name}")
             elif use is None:
                 unknown[f"{path}{name}"] = None
             else:

@@ -40,8 +40,9 @@ def asked_text(asked: str) -> str:
 def asked_of(comment: str) -> dict[str, str]:
     """Return what a user asks for in fields that a plan has set, as a comment keeps it."""
     found = _ASKED.search(comment) if is_placed(comment) else None
-    fields = found[1].split() if found else ()
-    return {name: value for name, _, value in (one.partition("=") for one in fields)}
+    if found is None:
+        return {}
+    return {name: value for name, _, value in (one.partition("=") for one in found[1].split())}
 
 
 def is_placed(comment: str) -> bool:

@@ -525,17 +525,18 @@ def gang_of(pod: Pod, workload_of: Mapping[str, tuple[str, str]]) -> Gang:
         return Gang(KUEUE, *workload_of[grown])
     if is_name(notes.get("kueue.x-k8s.io/workload")):
         return Gang(KUEUE, space, notes["kueue.x-k8s.io/workload"])
-    ray = _OF_RAY.sub("", labels.get("ray.io/cluster", ""))
-    uids = (
-        meta.uid,
-        labels.get("jobset.sigs.k8s.io/jobset-uid"),
-        *(o.uid for o in meta.ownerReferences),
-        f"TrainJob/{space}/{labels.get('jobset.sigs.k8s.io/jobset-name')}",
-        *(f"{kind}/{space}/{ray}" for kind in ("RayJob", "RayService")),
-    )
-    for uid in uids:
-        if uid and uid in workload_of:
-            return Gang(KUEUE, *workload_of[uid])
+    if workload_of:
+        ray = _OF_RAY.sub("", labels.get("ray.io/cluster", ""))
+        uids = (
+            meta.uid,
+            labels.get("jobset.sigs.k8s.io/jobset-uid"),
+            *(o.uid for o in meta.ownerReferences),
+            f"TrainJob/{space}/{labels.get('jobset.sigs.k8s.io/jobset-name')}",
+            *(f"{kind}/{space}/{ray}" for kind in ("RayJob", "RayService")),
+        )
+        for uid in uids:
+            if uid and uid in workload_of:
+                return Gang(KUEUE, *workload_of[uid])
     for by, key, where in (
         (KAI, "pod-group-name", notes),
         (VOLCANO, "scheduling.k8s.io/group-name", notes),
@@ -633,9 +634,12 @@ def of_workload(workload: Workload, *, is_placed_by_kueue: bool) -> dict[str, st
 
 def also(members: Iterable[Pod], ids: Mapping[str, str]) -> dict[str, str]:
     """Return the other names of a job with some pods, but for those among its ids."""
+    names = list(other_names(members))
+    if not names:
+        return {}
     space = f"{ids.get(KUBERNETES_NAMESPACE, '')}/"
     known = {text for own in ids.values() for text in (own, f"{space}{own}")}
-    text = also_of(name for name in other_names(members) if name not in known)
+    text = also_of(name for name in names if name not in known)
     return {ALSO: text} if text else {}
 
 

@@ -183,9 +183,13 @@ class Maker:
         for ask, host in placed:
             if host not in self.nodes:
                 raise LeftOutError("runs on a node that is not in the round")
-            if not self.eligibility.is_of(host, ask.amounts):
+            asked = ask.amounts
+            if not self.eligibility.is_of(host, asked):
                 raise LeftOutError("holds GPUs of another resource than those of its node")
-            wanted.setdefault(host, Amounts()).add(ask.amounts)
+            if host in wanted:
+                wanted[host].add(asked)
+            else:
+                wanted[host] = asked
         for host, amounts in wanted.items():
             if amounts.gpus > len(self.free[host]):
                 raise LeftOutError("runs on a node with fewer GPUs than its pods hold")

@@ -217,6 +217,8 @@ class Caps:
 
         GPUs of models that some node has beside others are resources.
         """
+        if not limit:
+            return limit
         nodes, others = self._context.nodes, dict(limit.others)
         others |= {of_model(m): most for m, most in limit.gpus.items() if m in nodes.counted}
         models = {"", *nodes.models} - nodes.counted

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from placewright.instances.checks.magnitudes import MAX_EACH
@@ -599,15 +600,13 @@ def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: 
             occupied.resources[host].update(dict(hold.resources))
     for host, used in taken.items():
         occupied.gpus[host].update(used)
+    of_node = [((NODE, _of_node(job)),) if alone else () for job in jobs]
     return Placed(
         tuple(
-            TaskGroup(
-                name=f"part-{g}" if len(groups) > 1 else "tasks",
-                count=len(places),
-                gpu=f"{hold.milli_gpu}m",
-                cpu=f"{hold.cpu}m",
-                memory=f"{hold.memory}Mi",
-                resources=({NODE: _of_node(jobs[at])} if alone else {}) | dict(hold.resources),
+            _held_group(
+                f"part-{g}" if len(groups) > 1 else "tasks",
+                len(places),
+                hold._replace(resources=(*of_node[at], *hold.resources)),
             )
             for g, ((at, hold), places) in enumerate(groups.items())
         ),
@@ -617,6 +616,18 @@ def place(jobs: Sequence[SlurmJob], nodes: Nodes, occupied: Occupied, *, alone: 
             for i, (host, indices) in enumerate(places)
         ),
         tuple(jobs[at] for at, _ in groups),
+    )
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _held_group(name: str, count: int, hold: _Hold) -> TaskGroup:
+    return TaskGroup(
+        name=name,
+        count=count,
+        gpu=f"{hold.milli_gpu}m",
+        cpu=f"{hold.cpu}m",
+        memory=f"{hold.memory}Mi",
+        resources=dict(hold.resources),
     )
 
 

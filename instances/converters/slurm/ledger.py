@@ -412,7 +412,8 @@ class Caveats:
             yield from self._find("associations", above)
 
     def _find(self, part: str, *values: Any) -> tuple[Caveat, ...]:
-        return self.of.get(part, {}).get(tuple(str(one) for one in values if one), ())
+        found = self.of.get(part)
+        return found.get(tuple(str(one) for one in values if one), ()) if found else ()
 
 
 def read_caveats(parts: Mapping[str, Part], book: Bookkeeping) -> Caveats:

@@ -336,13 +336,14 @@ class Nodes:
     partitions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     models: frozenset[str] = frozenset()
     mixed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    counted: frozenset[str] = field(init=False)
+    """GPU models that are resources of hosts, as some node has them beside others."""
+
     _rooms: dict[frozenset[str], Room] = field(default_factory=dict)
     _matching: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
-    @property
-    def counted(self) -> frozenset[str]:
-        """GPU models that are resources of hosts, as some node has them beside others."""
-        return frozenset[str]().union(*self.mixed.values())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counted", frozenset[str]().union(*self.mixed.values()))
 
     def room(self, names: frozenset[str]) -> Room:
         """Return what there is on some nodes, at least one."""

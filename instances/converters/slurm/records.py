@@ -7,10 +7,18 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, ValidationInfo
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+)
 
 from placewright.instances.converters.bookkeeping import Bookkeeping
 from placewright.instances.converters.slurm.gres_links import gres_text
@@ -327,12 +335,17 @@ def _entries(value: Any) -> list[Any]:
 
 
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
-GresText = Annotated[Gres, BeforeValidator(_gres)]
+GresText = Annotated[Gres, PlainValidator(_gres)]
 Account = Annotated[Name | None, BeforeValidator(lambda value: value or None)]
 _NO_GRES = Gres()
 _NO_GRES_FIELD = Field(
     default_factory=lambda: _NO_GRES
 )  # a default would be copied for each record
+
+
+@lru_cache(maxsize=256)
+def _capitals(words: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(word.upper() for word in words)
 
 
 class SlurmJob(Record):
@@ -372,8 +385,8 @@ class SlurmJob(Record):
     tres_per_node: GresText = _NO_GRES_FIELD
     tres_per_socket: GresText = _NO_GRES_FIELD
     tres_per_task: GresText = _NO_GRES_FIELD
-    tres_req_str: Annotated[Tres, BeforeValidator(_tres)] = Tres()
-    gres_detail: Annotated[tuple[Gres, ...], BeforeValidator(_gres_of_nodes)] = ()
+    tres_req_str: Annotated[Tres, PlainValidator(_tres)] = Tres()
+    gres_detail: Annotated[tuple[Gres, ...], PlainValidator(_gres_of_nodes)] = ()
     job_resources: Annotated[tuple[HeldNode, ...], BeforeValidator(_allocation)] = ()
     nodes: Hosts = ()
     required_nodes: Hosts = ()
@@ -476,7 +489,7 @@ class SlurmJob(Record):
     @property
     def states(self) -> frozenset[str]:
         """Its state and the flags of it, in capitals."""
-        return frozenset(word.upper() for word in self.job_state)
+        return _capitals(self.job_state)
 
     @property
     def names_memory(self) -> bool:
@@ -538,7 +551,7 @@ class SlurmNode(Record):
     @property
     def states(self) -> frozenset[str]:
         """Its state and the flags of it, in capitals."""
-        return frozenset(word.upper() for word in (*self.state, *self.state_flags))
+        return _capitals((*self.state, *self.state_flags))
 
 
 class SlurmReservation(Record):
@@ -553,7 +566,7 @@ class SlurmReservation(Record):
     groups: Text = ""
     flags: Words = ()
     core_count: Number = None
-    tres: Annotated[Tres, BeforeValidator(_tres)] = Tres()
+    tres: Annotated[Tres, PlainValidator(_tres)] = Tres()
 
 
 class SlurmLicence(Record):

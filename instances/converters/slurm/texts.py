@@ -9,18 +9,22 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from functools import lru_cache, wraps
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator
 
 from placewright.instances.checks.cluster import MAX_HOSTS
 from placewright.instances.converters.ledger import NO_NUMBERS
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_NOW
 from placewright.instances.documents.cluster import MAX_GPUS_PER_HOST
+
+_T = TypeVar("_T")
+_SHORT = 200
+"""Characters of a text that is remembered with what it says."""
 
 MAX_TEXT = 1_000_000
 """Characters of one text: a list of hosts is the longest."""
@@ -32,19 +36,20 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
+_WRAPPED = frozenset({"set", "infinite", "number"})
+
+
 def number(value: Any) -> int | None:
     """Return a number that is not negative; None: not set, or without limit.
 
     Raises `ValueError`: it is none that Slurm writes.
     """
     if isinstance(value, dict):
-        flags = (value.get("set", True), value.get("infinite", False))
-        if (
-            not all(isinstance(flag, bool) for flag in flags)
-            or not {"set", "infinite", "number"} & value.keys()
-        ):
+        given, infinite = value.get("set", True), value.get("infinite", False)
+        known = isinstance(given, bool) and isinstance(infinite, bool)
+        if not known or _WRAPPED.isdisjoint(value):
             raise ValueError("expected a number, or {set, infinite, number}")
-        if value.get("infinite") or not value.get("set", True):
+        if infinite or not given:
             return None
         value = value.get("number")
     if value is None or (isinstance(value, int | float) and value in NO_NUMBERS):
@@ -106,12 +111,12 @@ def _flag(value: Any) -> bool:
     return bool(value)
 
 
-Number = Annotated[int | None, BeforeValidator(number)]
-Moment = Annotated[int | None, BeforeValidator(_moment)]
-Minutes = Annotated[int | None, BeforeValidator(_minutes)]
-Text = Annotated[str, BeforeValidator(_text)]
+Number = Annotated[int | None, PlainValidator(number)]
+Moment = Annotated[int | None, PlainValidator(_moment)]
+Minutes = Annotated[int | None, PlainValidator(_minutes)]
+Text = Annotated[str, PlainValidator(_text)]
 Words = Annotated[tuple[str, ...], BeforeValidator(words)]
-Truth = Annotated[bool, BeforeValidator(_flag)]
+Truth = Annotated[bool, PlainValidator(_flag)]
 
 
 # What scontrol and sacctmgr print as text, as rows of texts by name.
@@ -335,6 +340,18 @@ class Tres(NamedTuple):
     gpus: Gres = Gres()
 
 
+def _remembered(read: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Return what reads short texts once; what they say is not to be changed."""
+    short = lru_cache(maxsize=4096)(read)
+
+    @wraps(read)
+    def remembering(text: str) -> _T:
+        return short(text) if len(text) <= _SHORT else read(text)
+
+    return remembering
+
+
+@_remembered
 def read_gres(text: str) -> Gres:
     """Read `gpu:8`, `gres:gpu:h100:8`, `gres/gpu=1`, `gpu:h100:8(S:0-1)` and lists of these.
 
@@ -394,6 +411,7 @@ def _indices(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+@_remembered
 def read_tres(text: str) -> Tres:
     """Return what is read of a text of TRES, 0 for what it does not have.
 
@@ -408,7 +426,7 @@ def read_tres(text: str) -> Tres:
             memory = read_memory(amount)
         elif name == "node":
             nodes = int(_amount(amount))
-    gpus = read_gres(text).gpus
+    gpus = read_gres(text).gpus.copy()
     every = gpus.pop("", 0)
     return Tres(cpus, memory, nodes, Gres(gpus if gpus.total() >= every else Counter({"": every})))
 

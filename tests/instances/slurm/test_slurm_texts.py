@@ -85,6 +85,7 @@ def test_tres():
     )
     assert read_tres("gres/gpu=3,gres/gpu:a=3").gpus.gpus == {"a": 3}
     assert read_tres("gres/gpu=3,gres/gpu:a=2").gpus.gpus == {"": 3}
+    assert read_gres("gres/gpu=3,gres/gpu:a=3").gpus == {"": 3, "a": 3}
     assert read_tres("mem=1.5T") == (0, 1536 * 1024, 0, Gres())
     assert read_tres("mem=1K") == (0, 1, 0, Gres())
     assert read_tres("") == Tres()
