@@ -19,15 +19,8 @@ import numpy as np
 
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang.heuristics.displace import displace_greedily
-from placewright.formulations.gang.models.host.model import build_host_model, num_task_variables
-from placewright.formulations.gang.models.host.preemption import add_preemption
-from placewright.formulations.gang.models.host.rows import (
-    add_disruption_budget,
-    add_gpus,
-    add_pools,
-)
-from placewright.formulations.gang.models.host.solve import start_jobs
-from placewright.formulations.gang.models.host.terms import add_terms
+from placewright.formulations.gang.models.host.model import num_task_variables
+from placewright.formulations.gang.models.host.solve import COUNTED, exact_model, start_jobs
 from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.greedy import lift_all, place_choice
 from placewright.formulations.gang.placement.placement import Placement
@@ -48,6 +41,7 @@ from placewright.rounds.benchmark.packing_rules import (
 )
 from placewright.rounds.deciders.gang import GangDecider, has_cells, has_waiting_rules
 from placewright.rounds.decisions import DefaultDecisions, decisions_of
+from placewright.rounds.displacement.victims import lawful
 from placewright.solver import Limits, Worker
 
 GAP = 1e-4
@@ -83,28 +77,24 @@ def literal(
     if num_task_variables(problem) > MAX_CELLS:
         return None
     problem = replace(problem, terms=(term,))
-    placement = Placement(problem, cleared=True)
-    hosts = np.arange(problem.cluster.num_hosts)
-    model = build_host_model(problem, placement, hosts, problem.num_pending, list(problem.running))
-    pools = add_pools(model)
-    slots = add_gpus(model)
-    add_preemption(model, pools=pools)
-    add_disruption_budget(model)
-    add_terms(model)
+    exact, slots = exact_model(problem)
     with Worker() as worker:
         left = max(0.0, seconds - (time.monotonic() - began))
         memory = round_.limits.memory_mib
         limits = Limits(left, GAP, seed, work=work, memory_mib=memory)
-        arrays = model.model.arrays(term)
+        # Its rows are a restriction, of which a bound would not hold for every plan.
+        arrays = exact.model.arrays(term, without={COUNTED} if problem.running else ())
         if backend == "cp-sat":  # It has integers only: indicators that follow from them are, too.
             arrays = replace(arrays, integer=np.ones_like(arrays.integer))
         outcome = worker.solve(backend, arrays, limits)
     bound = None if outcome.bound is None else problem.round_bound(term, outcome.bound)
     if outcome.values is None:
         return Attempt(None, bound, outcome.status.value, outcome.message)
-    start_jobs(model, slots, outcome.values, placement)
+    placement = Placement(problem, cleared=True)
+    start_jobs(exact, slots, outcome.values, placement)
     plan = plan_of(round_, problem, placement, backend)
-    return Attempt(plan, bound, outcome.status.value, outcome.message)
+    note = outcome.message if plan else "a job that may not preempt is where a victim was"
+    return Attempt(plan, bound, outcome.status.value, note)
 
 
 def greedy_preemption(round_: Round) -> Attempt:
@@ -133,11 +123,16 @@ def is_unknown(round_: Round) -> bool:
     return has_cells(round_) or has_waiting_rules(round_)
 
 
-def plan_of(round_: Round, problem: Problem, placement: Placement, source: str) -> Plan:
-    """Return a placement as a plan; victims that are not lawful stay."""
+def plan_of(round_: Round, problem: Problem, placement: Placement, source: str) -> Plan | None:
+    """Return a placement as a plan; victims that are not lawful, or not needed, stay.
+
+    None if some job that may not preempt is where a victim was.
+    """
     repair_preemptions(placement)
-    found = assign(placement, source)
     decider = GangDecider(round_, problem)
+    found = lawful(round_, decider.hosts, assign(placement, source))
+    if found is None:
+        return None
     decisions = decisions_of(round_, decider.hosts, DefaultDecisions()(round_), found)
     sections = tuple(one for one in decider.sections(found, decisions) if one is not None)
     return Plan(decisions=decisions, sections=sections)

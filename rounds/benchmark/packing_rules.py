@@ -74,6 +74,11 @@ class Kinds:
         return np.array([(kind.cpu, kind.memory) for kind in self.kinds], dtype=np.int64)
 
     @property
+    def most_gpus(self) -> int:
+        """GPUs of the largest host, 1 where none has any."""
+        return max(1, int(self.gpus.max()))
+
+    @property
     def total(self) -> int:
         """Milli-GPU of the cluster."""
         return int(self.gpus.sum()) * WHOLE_GPU
@@ -183,7 +188,7 @@ def best_fit(ledger: Hosts, kind: int) -> Floats:
     """
     asked, pods = ledger.pods.kinds[kind], ledger.pods
     cpu = (ledger.left[:, 0] - asked.cpu) / pods.capacity[:, 0].max()
-    gpu = (ledger.gpus.sum(axis=1) - asked.gpu) / (pods.gpus.max() * WHOLE_GPU)
+    gpu = (ledger.gpus.sum(axis=1) - asked.gpu) / (pods.most_gpus * WHOLE_GPU)
     cost: Floats = (cpu + gpu) / 2
     return cost
 
@@ -207,7 +212,7 @@ def dot_product(ledger: Hosts, kind: int) -> Floats:
         gpu = np.where(ledger.gpus >= asked.gpu, ledger.gpus, 2 * WHOLE_GPU).min(axis=1)
     else:
         gpu = ledger.whole * WHOLE_GPU
-    most = pods.gpus.max() * WHOLE_GPU
+    most = pods.most_gpus * WHOLE_GPU
     cpu = ledger.left[:, 0] / pods.capacity[:, 0].max()
     cost: Floats = cpu * (asked.cpu / pods.capacity[:, 0].max()) + gpu / most * (asked.gpu / most)
     return cost
@@ -222,7 +227,7 @@ def gpu_packing(ledger: Hosts, kind: int) -> Floats:
     if not asked.gpu:
         return np.zeros(len(ledger.left))
     idle = ledger.whole == pods.gpus
-    cost = np.where(idle, 2.0 + pods.gpus / pods.gpus.max(), 1.0)
+    cost = np.where(idle, 2.0 + pods.gpus / pods.most_gpus, 1.0)
     if asked.gpu < WHOLE_GPU:
         partial = (ledger.gpus >= asked.gpu) & (ledger.gpus < WHOLE_GPU)
         fullest = np.where(partial, ledger.gpus, WHOLE_GPU).min(axis=1) / WHOLE_GPU

@@ -20,9 +20,6 @@ from rich.console import Console
 from placewright import load_round, solve_round
 from placewright.instances.generators.gang import generate_round
 
-pytestmark = pytest.mark.xdist_group("report")
-"""The modules that all share are dear to import."""
-
 ROOT = Path(__file__).parents[2]
 METHODS = ["placewright", "greedy", "highs"]
 COLUMNS = {"case", "method", "seed", "value", "bound", "gap", "seconds", "cpu_seconds", "peak_mib"}

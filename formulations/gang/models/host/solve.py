@@ -465,9 +465,7 @@ def solve_exactly(
     left = problem.terms[len(holds) :]
     if not left:
         return
-    exact, slots = _whole_model(problem, "placed")
-    if STRANDED in problem.terms:
-        add_stranded(exact, slots)
+    exact, slots = exact_model(problem)
     for term, value in holds:
         exact.model.hold(term, value, HOLD_SLACK)
     start: Floats | None = None
@@ -672,6 +670,14 @@ def _model(problem: Problem, moves: Moves) -> tuple[HostModel, GpuSlots, list[Po
     slots = add_gpus(exact)
     add_preemption(exact, pools=pools)
     return exact, slots, pools
+
+
+def exact_model(problem: Problem) -> tuple[HostModel, GpuSlots]:
+    """Return the exact model of a whole round; rows of `COUNTED` make it a restriction."""
+    exact, slots = _whole_model(problem, "placed")
+    if STRANDED in problem.terms:
+        add_stranded(exact, slots)
+    return exact, slots
 
 
 def _whole_model(problem: Problem, moves: Moves) -> tuple[HostModel, GpuSlots]:
