@@ -184,6 +184,7 @@ def _write_graph(
     document: Round | ClusterDocument, plan: Plan | None, output: str, detail: GraphDetail
 ) -> None:
     """Write the graph of a cluster or of that of a round, with the jobs of a plan on its GPUs."""
+    from placewright.instances.derived.phrases import count
     from placewright.instances.documents.cluster import ClusterDocument
     from placewright.instances.io.graph_files import write_graph
 
@@ -193,7 +194,8 @@ def _write_graph(
         plan.on(graph)
     with interrupts.writing(output):
         write_graph(graph, output)
-    made = f"{graph.number_of_nodes():,} nodes, {graph.number_of_edges():,} edges"
+    nodes, edges = graph.number_of_nodes(), graph.number_of_edges()
+    made = f"{count(nodes, 'node')}, {count(edges, 'edge')}"
     note_written(output, f"graph of {cluster.name}: {made}")
 
 

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from placewright.cli.format.console import print_table, table
+from placewright.instances.derived.phrases import count
 from placewright.instances.errors import printable
 from placewright.report.replays import TITLES, assumption_text, interval_text, measure_text
 from placewright.report.text import NONE
@@ -56,7 +57,7 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         f"GPUs held {100 * measures['allocation']:.1f} % of the time, "
         f"overhead {measures['overhead_gpu_s']:,.0f} GPU-seconds, "
         f"lost {measures['lost_gpu_s']:,.0f}"
-        + (f", {unfinished} jobs did not end" if unfinished else "")
+        + (f", {count(unfinished, 'job')} did not end" if unfinished else "")
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from placewright.instances.derived import ranges
 from placewright.instances.derived.hardware import hardware, link_matrix
 from placewright.instances.derived.names import check_known, check_unique, is_anywhere, known_hosts
+from placewright.instances.derived.phrases import count
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.arrangement import HostCount
 from placewright.instances.documents.cluster import (
@@ -346,7 +347,7 @@ def _check_link_matrices(document: ClusterDocument) -> None:
             check_known(entry.gpu_links, gpus, "link matrix", path)
             if hardware(entry).gpus > gpus[entry.gpu_links]:
                 raise InvalidInputError(
-                    f"has {gpus[entry.gpu_links]} GPUs; expected at least the host's "
+                    f"has {count(gpus[entry.gpu_links], 'GPU')}; expected at least the host's "
                     f"{hardware(entry).gpus}",
                     path,
                     entry.gpu_links,
@@ -364,7 +365,8 @@ def _check_link_matrix(matrix: LinkMatrix, path: Path) -> None:
             words, here = row.split(), (*path, part, i)
             if len(words) != len(matrix.gpus):
                 raise InvalidInputError(
-                    f"has {len(words)} words; expected one for each of {len(matrix.gpus)} GPUs",
+                    f"has {count(len(words), 'word')}; expected one for each of "
+                    f"{count(len(matrix.gpus), 'GPU')}",
                     here,
                     row,
                 )

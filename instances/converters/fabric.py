@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -350,6 +350,7 @@ def _whole(found: _Found, where: str, book: Bookkeeping) -> Fabric:
     Raises `InvalidInputError`: there are several, or none.
     """
     labels = found.labels
+    unique = bool(labels)  # ids of a cloud; what labels of nodes say may be said again elsewhere
     if not labels and not found.fabrics:
         keys = label_keys(found.nodes, (), ())
         short = {key: key.rpartition("/")[2] for key in keys}
@@ -373,6 +374,15 @@ def _whole(found: _Found, where: str, book: Bookkeeping) -> Fabric:
         if short_of:
             book.cannot_say(
                 "some level of a host: one that stands for it is in its place", *short_of
+            )
+        above: defaultdict[str, set[str]] = defaultdict(set)
+        for place in places.values() if unique else ():
+            for outer, label in pairwise(place):
+                if outer is not None and label is not None:
+                    above[label].add(outer)
+        if several := sorted(label for label, outer in above.items() if len(outer) > 1):
+            book.cannot_say(
+                "that parts of a network are under several: one domain in each", *several
             )
         fabrics.append(Fabric(tuple(levels[i] for i in told), places))
     large = any(len(fabric.places) > MAX_HOSTS for fabric in fabrics)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 API_VERSION: Final = "placewright/v1alpha2"
 MAX_AMOUNT = 10**12
@@ -36,6 +36,24 @@ class Document(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    def __init__(self, **values: Any) -> None:
+        """Make the document in Python.
+
+        Raises
+        ------
+        InvalidInputError
+            It names the field, its value and what was expected.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            from placewright.instances.documents.form_errors import invalid_input
+
+            raise invalid_input(error, type(self), values) from None
+
+    # Documents are read without it.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
     def model_construct(cls, **values: Any) -> Self:  # type: ignore[override]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from placewright.instances.documents.annotations import LINE
-from placewright.instances.documents.base import HOST_NAME, MANY, NAME, ONE, Document
+from placewright.instances.documents.base import HOST_NAME, MANY, NAME, ONE
 from placewright.instances.documents.plan import SHA256
 from placewright.instances.errors import InvalidInputError, merged
 
@@ -45,26 +45,6 @@ _PATTERNS = {
     SHA256: "expected a sha256: 64 of 0-9 and a-f",
     LINE: "expected one line without control characters",
 }
-
-
-class Argument(Document):
-    """A document that is made in Python: what is wrong is an error of its field, as in files."""
-
-    def __init__(self, **values: Any) -> None:
-        """Make the document.
-
-        Raises
-        ------
-        InvalidInputError
-            It names the field, its value and what was expected.
-        """
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise invalid_input(error, type(self), values) from None
-
-    # Documents are read without it.
-    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
 def invalid_input(

@@ -21,7 +21,6 @@ from placewright.instances.documents.base import (
 )
 from placewright.instances.documents.cells import OwnedCells
 from placewright.instances.documents.cluster import HostName
-from placewright.instances.documents.form_errors import Argument
 from placewright.instances.documents.quantities import (
     Amounts,
     Mib,
@@ -69,7 +68,7 @@ class Preemption(Document):
     cohort: Name | None = None
 
 
-class Tenant(Argument):
+class Tenant(Document):
     """Who owns jobs, and what they may hold together, by resource.
 
     `quota` caps it. `guarantee` is what the tenant may always claim: jobs beyond it are borrowed,
@@ -176,7 +175,7 @@ class PolicyLimits(Document):
     disruption: DisruptionLimits | None = None
 
 
-class Policy(Argument):
+class Policy(Document):
     """What is decided, and by which objective terms, in lexicographic order.
 
     Each formulation has terms of its own, and its own default: of `interleaving` they are

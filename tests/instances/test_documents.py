@@ -94,7 +94,7 @@ def test_gpus_are_a_share_of_one_or_whole_ones(gpu):
     if gpu <= 1000 or gpu % 1000 == 0:
         assert TaskGroup(gpu=f"{gpu}m").gpu == gpu
     else:
-        with pytest.raises(pydantic.ValidationError):
+        with pytest.raises(InvalidInputError, match=r"^gpu: "):
             TaskGroup(gpu=f"{gpu}m")
 
 

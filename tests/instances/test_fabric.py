@@ -394,6 +394,13 @@ def test_aws_instances_of_three_and_four_layers(tmp_path):
     assert "no GPUs: i-1, i-2, i-3, i-4" in lines_of(made)
 
 
+def test_an_aws_switch_under_two_others_is_told(tmp_path):
+    rows_ = [{"InstanceId": f"i-{at}", "NetworkNodes": list(f"{at}bc")} for at in "12"]
+    made = convert(tmp_path, json.dumps({"Instances": rows_}), "topology.json")
+    assert len(set(domains_of(made.document).values())) == 2
+    assert "parts of a network are under several: one domain in each: b" in lines_of(made)
+
+
 def test_gcp_instances_have_blocks(tmp_path):
     made = read_fabric([DATA / "gcloud-instances.json"])
     assert made.document.levels == ("cluster", "block", "subblock")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from examples import examples
 from placewright.instances.checks.round import trusted
@@ -79,7 +78,7 @@ def test_arguments_are_as_wide_as_the_limits_of_a_round(full_cluster: Round) -> 
             if value is not None:
                 RoundLimits(**{field: value})
         for value in WRONG[name]:
-            with pytest.raises(ValidationError):
+            with pytest.raises(InvalidInputError, match=f"^{field}: "):
                 RoundLimits(**{field: value})
 
 

@@ -12,7 +12,7 @@ from placewright.cli.views.gang.tables import print_moves
 from placewright.instances.derived.phrases import count, plural, several
 from placewright.instances.policies import sense_of
 from placewright.report.facts.jobs import OUTCOMES, moves_of
-from placewright.report.text import NONE, gpus, number, percent, shortened, term_text
+from placewright.report.text import NONE, count_gpus, gpus, number, percent, shortened, term_text
 from placewright.report.verdicts import GOING_ON, best_text, covered, proven
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def draw_curve(curve: MoveCurve, within: WithinMoves | None, title: str) -> Figu
         share = curve.gain(found) / curve.gain(curve.points[-1])
         axes.plot([found.moves], [found.terms[term]], "o", color=MARK, markersize=6)
         axes.annotate(
-            f"{percent(share)} of the gain: {found.moves:,} moves",
+            f"{percent(share)} of the gain: {count(found.moves, 'move')}",
             (found.moves, found.terms[term]),
             xytext=(-8, 2) if found.moves > moves[-1] / 2 else (8, -4),
             textcoords="offset points",
@@ -218,7 +218,7 @@ def print_within(console: Console, within: WithinMoves) -> None:
     console.print(made)
     console.print(
         f"It moves {count(point.moves - point.stops, 'job')}, stops {point.stops:,}, starts "
-        f"{point.starts:,}, and has {gpus(point.milli_gpu)} GPUs more in use."
+        f"{point.starts:,}, and has {count_gpus(point.milli_gpu)} more in use."
     )
     console.print()
 

@@ -23,6 +23,7 @@ from placewright.instances.converters.gpu_links.rocm_smi import (
 )
 from placewright.instances.converters.gpu_links.said import SaidLinks
 from placewright.instances.derived.hardware import hardware
+from placewright.instances.derived.phrases import count
 from placewright.instances.derived.ranges import expand, expand_all, size
 from placewright.instances.documents.base import HOST_NAME, NAME, Document
 from placewright.instances.documents.cluster import (
@@ -59,8 +60,8 @@ class LinkConversion:
         kinds = {one.kind for one in self.matrix.classes.values()}
         best = max(kinds, key=["system", "numa", "pcie", "xgmi", "nvlink"].index, default="none")
         return (
-            f"gpu-links: {self.matrix.name}, {len(self.matrix.gpus)} GPUs, {len(self.matrix.nics)} "
-            f"NICs, best link {best}"
+            f"gpu-links: {self.matrix.name}, {count(len(self.matrix.gpus), 'GPU')}, "
+            f"{count(len(self.matrix.nics), 'NIC')}, best link {best}"
         )
 
     def cluster(self) -> ClusterDocument:

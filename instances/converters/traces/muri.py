@@ -27,6 +27,7 @@ from placewright.instances.converters.support.trace_rounds import (
 )
 from placewright.instances.derived import ranges
 from placewright.instances.derived.arrays import load_of
+from placewright.instances.derived.phrases import count
 from placewright.instances.derived.ranges import expand
 from placewright.instances.documents.base import MAX_AMOUNT, MAX_COUNT
 from placewright.instances.documents.cluster import (
@@ -245,7 +246,8 @@ def _cluster_of(table: Table) -> ClusterDocument:
 def _summary(round_: Round, which: str, asked: int) -> str:
     sizes = [host.gpus or 0 for host in round_.cluster.hosts for _ in expand(host.name)]
     return (
-        f"muri: {len(round_.jobs):,} jobs ({which}), all waiting, ask {asked:,} GPUs; "
-        f"{len(sizes):,} hosts, {sum(sizes):,} GPUs; load {load_of(round_):.3f}; "
+        f"muri: {count(len(round_.jobs), 'job')} ({which}), all waiting, ask "
+        f"{count(asked, 'GPU')}; "
+        f"{count(len(sizes), 'host')}, {count(sum(sizes), 'GPU')}; load {load_of(round_):.3f}; "
         "the trace records neither CPU, memory nor hosts of jobs"
     )

@@ -28,6 +28,7 @@ from placewright.instances.converters.support.trace_rounds import (
     without_summary,
 )
 from placewright.instances.derived.arrays import load_of
+from placewright.instances.derived.phrases import count
 from placewright.instances.documents.base import MAX_COUNT
 from placewright.instances.documents.cluster import ClusterDocument, HostEntry
 from placewright.instances.documents.job import Job
@@ -140,8 +141,9 @@ def read_synergy(
         f"{sum(name in models for name in names):,} {kind}" for kind, models in KINDS.items()
     )
     summary = (
-        f"synergy: {len(names):,} jobs ({parts}), all waiting, ask {sum(sizes):,} GPUs; "
-        f"{servers:,} hosts, {servers * GPUS_PER_SERVER:,} GPUs; load {load_of(round_):.3f}"
+        f"synergy: {count(len(names), 'job')} ({parts}), all waiting, ask "
+        f"{count(sum(sizes), 'GPU')}; "
+        f"{count(servers, 'host')}, {servers * GPUS_PER_SERVER:,} GPUs; load {load_of(round_):.3f}"
     )
     return Conversion(round_, summary)
 
@@ -202,15 +204,15 @@ def _names(
     most_left = np.argsort(-(shares % sum(split)), kind="stable")
     counts[most_left[: jobs - int(counts.sum())]] += 1
     names: list[str] = []
-    for (kind, models), count in zip(KINDS.items(), counts.tolist(), strict=True):
+    for (kind, models), number in zip(KINDS.items(), counts.tolist(), strict=True):
         some = [model for model in models if model in known]
-        if count and not some:
+        if number and not some:
             wanted = ", ".join(model + _ONE_GPU for model in models)
             raise InvalidInputError(
                 f"has no model of the kind {kind!r}; expected some of {wanted}", show_value=False
             )
-        if count:
-            each, odd = divmod(count, len(some))
+        if number:
+            each, odd = divmod(number, len(some))
             names += some * each + drawn.permutation(np.array(some))[:odd].tolist()
     drawn.shuffle(names)
     return names
