@@ -19,7 +19,7 @@ PRESETS = ("drain", "hot-swap", "defragment", "minimal-victims")
 
 def placewright_process(*args: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "placewright.cli.app", *map(str, args)],
+        [sys.executable, "-m", "placewright", *map(str, args)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100"},
