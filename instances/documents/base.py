@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pkgutil import resolve_name
 from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,6 +30,10 @@ ONE, MANY = "[one]", "[many]"
 """Tags of a field that is one value or a list: paths of errors are without them."""
 
 
+_INVALID_INPUT = "placewright.instances.documents.form_errors:invalid_input"
+"""What words errors knows documents, so that it is found when it is needed."""
+
+
 class Document(BaseModel):
     """Base of every document: immutable, and an unknown field is an error.
 
@@ -48,9 +53,7 @@ class Document(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            from placewright.instances.documents.form_errors import invalid_input
-
-            raise invalid_input(error, type(self), values) from None
+            raise resolve_name(_INVALID_INPUT)(error, type(self), values) from None
 
     # Documents are read without it.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
