@@ -12,7 +12,7 @@ have changed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple, Self
@@ -93,32 +93,32 @@ class IncrementalGang:
         displace_greedily(placement)
         solved = None if self._warm_start else self._solve(problem, session, empty, placement)
         prices = self._prices(problem, grid)
-        _improve(session, placement, prices)
         bounds = [Bound(VALUE, prices.bound(), certified=True)] if prices else []
         bounds += solved.bounds if solved else []
         usual = self._usual_gap(problem)
 
-        def is_enough() -> bool:
-            """Whether a bound proves the placement so well that nothing more is tried."""
+        def is_enough(placement: Placement) -> bool:
+            """Whether a bound proves a placement so well that nothing more is tried."""
             return any(
                 near(bound.value, placement.value, tuning.price_gap_rel)
                 or bound.value - placement.value <= usual
                 for bound in bounds
             )
 
-        if solved is None and not is_enough():
+        _improve(session, placement, prices, is_enough)
+        if solved is None and not is_enough(placement):
             solved = self._solve(problem, session, empty, placement)
             bounds += solved.bounds
             prices = self._prices(problem, grid) or prices
-        if prices is not None and not is_enough():
+        if prices is not None and not is_enough(placement):
             # In another order: who needs whole hosts first.
             other = Placement(problem)
-            insert_gangs(session, other, prices.may_pay)
+            _insert(session, other, prices)
             displace_greedily(other)
-            _improve(session, other, prices)
+            _improve(session, other, prices, is_enough)
             placement = max(placement, other, key=lambda p: p.value)
         bound = min((bound.value for bound in bounds), default=np.inf)
-        if solved is None or is_enough() or _is_near_bound(session, placement, bound):
+        if solved is None or is_enough(placement) or _is_near_bound(session, placement, bound):
             repair_disruptions(placement)
             yield assign(placement, ADAPTED, final=True)
             yield from trivial_bounds(problem)
@@ -128,7 +128,7 @@ class IncrementalGang:
         yield assign(placement, ADAPTED)
         yield from trivial_bounds(problem)
         yield from bounds
-        before = _gap(session)
+        before, searches = _gap(session), not session.expired()
         if before <= usual:
             return
         if not problem.resizes:
@@ -143,7 +143,8 @@ class IncrementalGang:
         elif not session.expired():
             # With other patterns the search may end elsewhere.
             yield from run(problem, session)
-        self._idle_search = _IdleSearch.of(problem, before, _gap(session))
+        if searches:
+            self._idle_search = _IdleSearch.of(problem, before, _gap(session))
 
     def _adapt_classes(self, problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
         """Adapt the last plan, and search on unless little can be gained in each priority class.
@@ -211,16 +212,27 @@ class IncrementalGang:
         return _Relaxation(model, bounds, outcome)
 
 
-def _improve(session: Session, placement: Placement, prices: DualPrices | None) -> None:
-    """Exchange jobs, and insert gangs that need whole hosts."""
+def _improve(
+    session: Session,
+    placement: Placement,
+    prices: DualPrices | None,
+    is_enough: Callable[[Placement], bool] = lambda _: False,
+) -> None:
+    """Exchange jobs, and insert gangs that need whole hosts unless the placement is enough."""
     _exchange(session, placement, prices)
-    if prices is not None:
-        insert_gangs(session, placement, prices.may_pay)
+    if prices is not None and not is_enough(placement):
+        _insert(session, placement, prices)
         _exchange(session, placement, prices)
     upgrade_options(placement)
     if GPU_LINKS in placement.problem.terms:
         exchange_for_links(placement, session)
     repair_disruptions(placement)
+
+
+def _insert(session: Session, placement: Placement, prices: DualPrices) -> None:
+    """Insert gangs that may be worth their prices, for a part of the time."""
+    share = parameters.PARAMETERS.insertion.first_insertion_share
+    insert_gangs(session.part(share), placement, prices.may_pay)
 
 
 def _gap(session: Session) -> float:

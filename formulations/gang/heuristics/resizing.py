@@ -62,9 +62,9 @@ def resize_by_counts(search: Search) -> Steps:
     if values is not None:
         placement = Placement(problem)
         number = np.rint(values[counts.y]).astype(np.int64)
-        _place(placement, counts, number, search.session)
-        upgrade_options(placement, running=True)
-        yield from search.report(placement, "resizing")
+        if _place(placement, counts, number, search.session):
+            upgrade_options(placement, running=True)
+            yield from search.report(placement, "resizing")
 
 
 def _searched(session: Session, counts: AggregateModel, term: str) -> Outcome | None:
@@ -76,10 +76,10 @@ def _searched(session: Session, counts: AggregateModel, term: str) -> Outcome | 
     return search_core(session, arrays, reduced, parameters.PARAMETERS.models.sizes_gap_rel)
 
 
-def _place(placement: Placement, counts: AggregateModel, number: Ints, session: Session) -> None:
+def _place(placement: Placement, counts: AggregateModel, number: Ints, session: Session) -> bool:
     """Place what starts and resizes with the options that counts give it.
 
-    Once the time is over, nobody makes room for it any more.
+    Returns whether there was time for all of them; else some of those that run have no place yet.
     """
     problem = placement.problem
     of_class: list[Counter[int]] = [Counter() for _ in problem.classes]
@@ -95,12 +95,13 @@ def _place(placement: Placement, counts: AggregateModel, number: Ints, session: 
             if job != ANY_JOB:
                 placement.stop(placement.start_of(job))
     heapify(work)
-    kept = _Kept(placement, session)
+    kept = _Kept(placement)
     with placement.unranked():
-        while work:
+        while work and not session.expired():
             *_, job, c, o = heappop(work)
             for moved in _start(placement, kept, job, c, o):
                 heappush(work, _work(placement, moved, problem.running[moved].job_class, 0))
+    return not work
 
 
 _Work: TypeAlias = tuple[bool, int, int, int, int, int]
@@ -146,8 +147,8 @@ class _Kept:
     budget, which may not allow it.
     """
 
-    def __init__(self, placement: Placement, session: Session) -> None:
-        self._placement, self._session, problem = placement, session, placement.problem
+    def __init__(self, placement: Placement) -> None:
+        self._placement, problem = placement, placement.problem
         self._on: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for start in problem.running_placements if problem.budget is None else ():
             choice = placement.choice_of(start)
@@ -168,7 +169,7 @@ class _Kept:
         """
         placement, problem, group = self._placement, self._placement.problem, choice.groups[0]
         each = int(problem.shape_gpu[group.shape]) // WHOLE_GPU
-        if len(choice.groups) > 1 or choice.is_tied or not each or self._session.expired():
+        if len(choice.groups) > 1 or choice.is_tied or not each:
             return []
         fits = placement.fits(group.shape)
         able = np.flatnonzero(problem.shape_hosts[group.shape])
