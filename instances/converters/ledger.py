@@ -302,12 +302,14 @@ def _says_nothing(value: Any) -> bool:
 
     Slurm wraps numbers, as `{"set": false, "number": 0}`; one that is infinite limits nothing.
     """
-    if not value or (isinstance(value, int | float) and value in NO_NUMBERS):
+    if not value:
         return True
+    if isinstance(value, str):
+        return False
     if isinstance(value, list):
         return all(map(_says_nothing, value))
     if not isinstance(value, dict):
-        return False
+        return isinstance(value, int | float) and value in NO_NUMBERS
     if "set" in value and "number" in value:
         return not value["set"] or bool(value.get("infinite")) or _says_nothing(value["number"])
     return all(map(_says_nothing, value.values()))

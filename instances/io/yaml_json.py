@@ -96,14 +96,13 @@ def _strings(value: Any) -> int:
         keys = [len(parent) for parent in level if type(parent) is dict]
         if max(keys, default=0) > MAX_KEYS:
             return -1
-        inner = [
+        others = [
             child
             for parent in level
             for child in (parent.values() if type(parent) is dict else parent)
-            if type(child) is not int
+            if type(child) is not str
         ]
-        others = [child for child in inner if type(child) is not str]
-        strings += sum(keys) + len(inner) - len(others)
+        strings += sum(keys) + sum(map(len, level)) - len(others)
         level = [child for child in others if type(child) is dict or type(child) is list]
         if not level:
             return strings
