@@ -261,10 +261,11 @@ class PutBack:
         self, back: Collection[str], hosts: Collection[str], gone: Collection[str]
     ) -> str:
         there = {p.position: p for host in hosts for p in self._by_host.get(host, ())}
-        left = [p for p in there.values() if p.job.name not in back and p.job.name not in gone]
+        changed = {*back, *gone}
+        left = [p for p in there.values() if p.job.name not in changed]
         kept = [p for p in left if not p.arrivals] + [self.home(job) for job in back]
         anew = [p for p in left if p.arrivals]
-        return self._local(kept, anew, {*back, *gone}, hosts)
+        return self._local(kept, anew, changed, hosts)
 
     def _local(
         self,
@@ -318,9 +319,10 @@ class PutBack:
 
     def _labels(self, back: Collection[str], gone: Collection[str]) -> str:
         labelled = [job for job in back if self._reading.jobs[job].anti_affinity is not None]
+        changed = {*back, *gone} if labelled else ()
         for placed in self._reading.placed_anew if labelled else ():
             name = placed.job.name
-            if name not in back and name not in gone and self.shares_label(placed, labelled):
+            if name not in changed and self.shares_label(placed, labelled):
                 return f"job {name!r} comes to a domain that its label shares"
         return ""
 
@@ -553,7 +555,7 @@ class Victims:
         self, victims: Sequence[Preempted], higher: set[str], owners: Sequence[Preempted]
     ) -> str:
         """Return what breaks with some victims back, and without those higher ones that start."""
-        back = [victim.job.name for victim in victims]
+        back = dict.fromkeys(victim.job.name for victim in victims)
         gone = {placed.job.name for placed in self._reading.started} & higher
         hosts = {host for name in back for host in self._plan.hosts(name)}
         pooled = {where for name in back for where in self._plan.pools.held_by(name)}
@@ -568,7 +570,7 @@ class Victims:
                     or self._plan.shares_label(placed, back)
                     or (pooled and not pooled.isdisjoint(self._plan.pools.added_by(placed)))
                 ):
-                    back.append(name)
+                    back[name] = None
                     hosts |= self._plan.hosts(name)
                     pooled |= self._plan.pools.held_by(name).keys()
                     waiting = True
