@@ -177,7 +177,9 @@ class PreemptiveInsertion:
                 best, least = int(domain[part[0]]), cost
         return np.where(domain == best, loss, np.inf)
 
-    def insert_columns(self, counts: AggregateModel, patterns: HostPatterns, number: Ints) -> None:
+    def insert_columns(
+        self, session: Session, counts: AggregateModel, patterns: HostPatterns, number: Ints
+    ) -> None:
         """Insert patterns of one-task jobs, the fullest first, on the hosts of least cost."""
         if not len(counts.host_classes):
             return
@@ -185,7 +187,7 @@ class PreemptiveInsertion:
         of_host = counts.host_classes.of_host
         same_hosts = np.where(of_host >= 0, patterns.same_key[of_host], -1)
         for kind, cut, times in patterns.in_use(number):
-            while times:
+            while times and not session.expired():
                 wanted = np.minimum(cut, [len(w) for w in waiting])
                 wanted[self.problem.shape_rank == 0] = 0
                 if not wanted.any():
@@ -300,7 +302,7 @@ def displace_by_counts(
 ) -> Placement:
     """Return a placement that starts the integer counts `values`, maybe beyond quotas.
 
-    Gangs that find no time are left to the greedy. `prices` are what a unit of a quota is worth,
+    Jobs that find no time are left to the greedy. `prices` are what a unit of a quota is worth,
     `budget_prices` of the disruption budget.
     """
     number = np.rint(values).astype(np.int64)
@@ -311,8 +313,9 @@ def displace_by_counts(
         if session.expired():
             break
         insertion.insert_gang(c, o, domain_masks(counts, inside).get(0))
-    insertion.insert_columns(counts, patterns, number)
-    insertion.insert_remaining()
+    insertion.insert_columns(session, counts, patterns, number)
+    if not session.expired():
+        insertion.insert_remaining()
     return insertion.placement
 
 
