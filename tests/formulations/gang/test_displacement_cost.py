@@ -202,17 +202,21 @@ def test_as_many_tasks_of_a_shape_as_a_host_can_hold(seed: int) -> None:
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_of_jobs_of_equal_worth_those_start_that_spread_least(*, last: bool) -> None:
+@pytest.mark.parametrize(("num_hosts", "gpus", "size"), [(4, 8, 8), (2, 3, 1)])
+def test_of_jobs_of_equal_worth_those_start_that_spread_least(
+    num_hosts: int, gpus: int, size: int, *, last: bool
+) -> None:
     hosts = [
-        {"name": f"h{i}", "gpus": 8, "gpu_model": "A", "parent": f"r{i // 2}"} for i in range(4)
+        {"name": f"h{i}", "gpus": gpus, "gpu_model": "A", "parent": f"r{2 * i // num_hosts}"}
+        for i in range(num_hosts)
     ]
     racks = [{"name": f"r{i}", "level": "rack"} for i in range(2)]
     small = {"groups": [{"gpu": 1}]}
     running = {"tasks": [{"host": "h0", "gpus": [0]}]}
-    gang = {"groups": [{"gpu": 8, "count": 4, "preferred": ["rack"]}]}
+    gang = {"groups": [{"gpu": size, "count": 4, "preferred": ["rack"]}]}
     alone = [
-        {"name": f"alone-{i}", "priority": 1, "options": [{"groups": [{"gpu": 8}]}]}
-        for i in range(4)
+        {"name": f"alone-{i}", "priority": 1, "options": [{"groups": [{"gpu": size}]}]}
+        for i in range(num_hosts * gpus // size)
     ]
     together = {"name": "gang", "priority": 1, "options": [gang]}
     jobs = [
@@ -229,9 +233,10 @@ def test_of_jobs_of_equal_worth_those_start_that_spread_least(*, last: bool) -> 
     assert model is not None
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
     _, relaxed = collect_bounds(bound_by_relaxation(session, *model, "value"))
-    best = {"value": 32_000, "disruption": cost_of(problem, 5), "spread": 32_000}
+    value, running_job = 1000 * num_hosts * gpus, len(jobs) - 1
+    best = {"value": value, "disruption": cost_of(problem, running_job), "spread": 4 * size * 1000}
     found = displace_by_model(session, model, relaxed, best)
     assert found is not None
-    assert found.value == 32_000
+    assert found.value == value
     started = [problem.classes[start.job_class].choices[0] for _, start in found.changed()]
     assert all(choice.is_single_task for choice in started)
