@@ -343,7 +343,7 @@ def _displace_at_least_cost(search: Search) -> Steps:
             return
     value = search.problem.weighted_value(best)
     found = displace_by_model(search.session, search.tightest, search.relaxation, best)
-    if found is not None:
+    if found is not None and (found.value >= value or not search.session.expired()):
         if found.value < value:
             _insert_while_improving(search.session, found)
         upgrade_options(found)
