@@ -101,7 +101,7 @@ class IncrementalGang:
             """Whether a bound proves a placement so well that nothing more is tried."""
             return any(
                 near(bound.value, placement.value, tuning.price_gap_rel)
-                or bound.value - placement.value <= usual
+                or _is_usual(bound.value - placement.value, usual)
                 for bound in bounds
             )
 
@@ -129,14 +129,14 @@ class IncrementalGang:
         yield from trivial_bounds(problem)
         yield from bounds
         before, searches = _gap(session), not session.expired()
-        if before <= usual:
+        if _is_usual(before, usual):
             return
         if not problem.resizes:
             for step in migrate(
                 session, problem, PricedModel(*solved.model), solved.outcome, placement
             ):
                 yield step
-                if _gap(session) <= usual:
+                if _gap(session) <= usual < before:
                     return
         if session.best is None or session.close_enough(session.best[VALUE]):
             yield from later_bounds(session, *solved.model)
@@ -227,6 +227,11 @@ def _improve(
     if GPU_LINKS in placement.problem.terms:
         exchange_for_links(placement, session)
     repair_disruptions(placement)
+
+
+def _is_usual(gap: float, usual: float) -> bool:
+    """Whether a gap is at most the usual one; much less says that what could not be had is gone."""
+    return parameters.PARAMETERS.incremental.least_usual_share * usual <= gap <= usual
 
 
 def _insert(session: Session, placement: Placement, prices: DualPrices) -> None:

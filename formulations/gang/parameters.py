@@ -287,6 +287,7 @@ class IncrementalParameters:
     # Part of the value of all that runs; after a search that gained no more, rounds are not
     # searched beyond the gap that it left, until this part of all jobs has come or gone.
     idle_gain_rel: float = 5e-4
+    least_usual_share: float = 0.5  # Of that gap; with less left, the round is another one
     max_changed_share: float = 0.2
     # Patterns with which the next round begins, those of least loss at the relaxation's prices.
     max_kept_patterns: int = 5_000
