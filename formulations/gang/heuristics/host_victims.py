@@ -12,6 +12,7 @@ from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.disaggregation import StartCounts
 from placewright.formulations.gang.heuristics.displacement import DisplacementCost
+from placewright.formulations.gang.heuristics.vector_packing import NOWHERE
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
     exchangeable_slots,
@@ -27,6 +28,7 @@ from placewright.formulations.gang.problem.jobs import (
     NO_LABEL,
     NO_LEVEL,
     Choice,
+    Group,
     JobPlacement,
     TaskPlacement,
 )
@@ -386,24 +388,73 @@ class _Master:
                 some = min(left, int(slots[host, slot]))
                 slots[host, [slot, task]] += -some, some
                 left -= some
-        # The largest gangs first, each where its tasks are close together.
-        loss = np.zeros(len(slots))
+        alike, level = self._alike_hosts(found), np.zeros(len(slots), dtype=np.int64)
+        level[hosts] = table.level[self._row[chosen]]
         for i in np.argsort(-self._count, kind="stable").tolist():
             c, o, choice = self._options[i]
-            group = choice.groups[0]
             for _ in range(int(number[self._y[i]])):
-                each = slots[:, group.shape]
-                where = compact_hosts(
-                    problem.cluster, group, np.where(each > 0, loss, np.inf), each
-                )
+                where = self._hosts_of(choice.groups[0], slots, alike, level)
                 if not where:
                     break
                 self._put(found, c, o, [(0, host, n) for host, n in where])
                 for host, n in where:
-                    slots[host, group.shape] -= n
+                    slots[host, choice.groups[0].shape] -= n
+                    alike[host] = NOWHERE
         fill_by_policy(found)
         upgrade_options(found)
         return found
+
+    def _alike_hosts(self, found: Placement) -> Ints:
+        """Return numbers of hosts, (hosts,): slots on those of one number may change places.
+
+        `NOWHERE` where somebody stays or has arrived.
+        """
+        problem = self._problem
+        key = np.column_stack([problem.shape_hosts.T, self._grid.free, problem.host_kind])
+        alike: Ints = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+        alike[[put.host for _, start in found.started() for put in start.tasks]] = NOWHERE
+        return alike
+
+    def _hosts_of(
+        self, group: Group, slots: Ints, alike: Ints, level: Ints
+    ) -> list[tuple[int, int]]:
+        """Return hosts with slots for a group, and how many, close together; [] if too few.
+
+        Slots of hosts that are alike change places for that, if enough of them may.
+        """
+        cluster, each = self._problem.cluster, slots[:, group.shape]
+        donors = np.flatnonzero((alike != NOWHERE) & (each > 0)).tolist()
+        wide = each.copy()
+        if group.count > 1 and donors:
+            most = np.zeros(alike.max() + 1, dtype=np.int64)
+            np.maximum.at(most, alike[donors], each[donors])
+            wide = np.where(alike == NOWHERE, each, most[alike])
+        for offer in (wide, each):
+            where = compact_hosts(cluster, group, np.where(offer > 0, 0.0, np.inf), offer)
+            left = [donor for donor in donors if donor not in dict(where)]
+            swaps = []
+            for host, n in where:
+                if each[host] >= n:
+                    continue
+                fitting = (d for d in left if alike[d] == alike[host] and each[d] >= n)
+                donor = next((d for d in fitting if self._may_swap(slots, level, host, d)), None)
+                if donor is None:
+                    break
+                left.remove(donor)
+                swaps.append((host, donor))
+            else:
+                for host, donor in swaps:
+                    slots[[host, donor]] = slots[[donor, host]]
+                return where
+        return []
+
+    def _may_swap(self, slots: Ints, level: Ints, one: int, other: int) -> bool:
+        """Whether all slots of two hosts may be where the victims of the other one were."""
+        rank = self._problem.shape_rank
+        return bool(
+            (rank[slots[one] > 0] >= level[other]).all()
+            and (rank[slots[other] > 0] >= level[one]).all()
+        )
 
     def _put(
         self,
