@@ -252,7 +252,7 @@ MOST_RESERVED = 0.1
 """Part of the time limit that is kept for the last verification, at most, if that holds it."""
 MOST_LATE = 2.0
 """Seconds by which a limit may be overrun, beside `MOST_RESERVED` of it."""
-MOST_LONGER = 5.0
+MOST_LONGER = 4.0
 """How many times as long as the check of the first plan the last one, which stops jobs, may take.
 
 It is compared, and who displaces whom is asked, written and verified.
