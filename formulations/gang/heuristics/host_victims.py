@@ -173,8 +173,10 @@ class _Master:
         self._usable = (self._free >= 0).all(axis=1)
         self._usable &= table.level <= rank.min(axis=1)[table.host]
         # Hosts that allow the same shapes, and sets of one level, share a knapsack.
-        alike = np.unique(problem.shape_hosts, axis=1, return_inverse=True)[1].reshape(-1)
-        key = np.column_stack([alike[table.host], table.level])
+        allowed = np.packbits(problem.shape_hosts, axis=0).T
+        self._first, alike = np.unique(allowed, axis=0, return_index=True, return_inverse=True)[1:]
+        self._alike: Ints = alike.reshape(-1)
+        key = np.column_stack([self._alike[table.host], table.level])
         first, of_set = np.unique(key, axis=0, return_index=True, return_inverse=True)[1:]
         self._of_set = of_set.reshape(-1)
         self._allowed = problem.shape_hosts[:, table.host[first]].T & (
@@ -186,7 +188,7 @@ class _Master:
         hosts, ranks = problem.cluster.num_hosts, problem.shape_rank
         # A task of a lower rank may not come where one of a higher rank may.
         takes = np.column_stack([grid.sizes, ranks.max(initial=0) - ranks])
-        self._pairs = exchangeable_slots(takes, np.unique(problem.shape_hosts, axis=1))
+        self._pairs = exchangeable_slots(takes, problem.shape_hosts[:, self._first])
         self._tasks = model.rows("tasks", len(ranks), lower=0.0)
         self._exchange = model.variables(
             "exchange", len(self._pairs), upper=float(len(grid.free)), integer=False
@@ -392,13 +394,20 @@ class _Master:
         level[hosts] = table.level[self._row[chosen]]
         for i in np.argsort(-self._count, kind="stable").tolist():
             c, o, choice = self._options[i]
-            for _ in range(int(number[self._y[i]])):
+            shape, starts = choice.groups[0].shape, int(number[self._y[i]])
+            if choice.is_single_task:
+                each = np.repeat(np.arange(len(slots)), slots[:, shape])[:starts]
+                np.subtract.at(slots[:, shape], each, 1)
+                for host in each.tolist():
+                    self._put(found, c, o, [(0, host, 1)])
+                continue
+            for _ in range(starts):
                 where = self._hosts_of(choice.groups[0], slots, alike, level)
                 if not where:
                     break
                 self._put(found, c, o, [(0, host, n) for host, n in where])
                 for host, n in where:
-                    slots[host, choice.groups[0].shape] -= n
+                    slots[host, shape] -= n
                     alike[host] = NOWHERE
         fill_by_policy(found)
         upgrade_options(found)
@@ -410,7 +419,7 @@ class _Master:
         `NOWHERE` where somebody stays or has arrived.
         """
         problem = self._problem
-        key = np.column_stack([problem.shape_hosts.T, self._grid.free, problem.host_kind])
+        key = np.column_stack([self._alike, self._grid.free, problem.host_kind])
         alike: Ints = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
         alike[[put.host for _, start in found.started() for put in start.tasks]] = NOWHERE
         return alike
@@ -425,7 +434,7 @@ class _Master:
         cluster, each = self._problem.cluster, slots[:, group.shape]
         donors = np.flatnonzero((alike != NOWHERE) & (each > 0)).tolist()
         wide = each.copy()
-        if group.count > 1 and donors:
+        if donors:
             most = np.zeros(alike.max() + 1, dtype=np.int64)
             np.maximum.at(most, alike[donors], each[donors])
             wide = np.where(alike == NOWHERE, each, most[alike])
