@@ -80,7 +80,7 @@ def host_victims_apply(problem: Problem) -> bool:
 def displace_by_hosts(
     session: Session, patterns: HostPatterns, plan: Placement
 ) -> Placement | None:
-    """Return a placement worth what `plan` is, at less disruption; None if time is up."""
+    """Return a placement worth what `plan` is, at less disruption; None without time or a gain."""
     master = _Master(session, patterns, plan)
     values = master.solve()
     return None if values is None else master.placement(values)
@@ -286,7 +286,7 @@ class _Master:
         return bool(fresh)
 
     def solve(self) -> Floats | None:
-        """Generate columns, then solve the integer program; None if there is no time for it.
+        """Generate columns, then solve the integer program; None without time or a gain.
 
         Hosts that the relaxation decides stay decided: all of them, or some if nothing fits then.
         """
@@ -295,6 +295,9 @@ class _Master:
         if relaxed is None:
             return None
         arrays = self._model.arrays(DISRUPTION).without_columns(self._idle)
+        planned = float(arrays.cost @ self._start())
+        if arrays.cost[: len(relaxed)] @ relaxed >= planned * (1 - tuning.host_victims_gap_rel):
+            return None
         decided = self._x[: np.searchsorted(self._x, len(relaxed))]
         decided = decided[relaxed[decided] > 1 - USED_TOLERANCE]
         for each in (len(decided) + 1, 4, 1):
