@@ -82,7 +82,9 @@ def test_the_plan_is_valid_and_no_worse_than_the_greedy_one(solved: dict[str, An
 
 
 def test_it_says_once_how_to_install_what_is_missing(solved: dict[str, Any]) -> None:
-    assert solved["plan"]["certificate"]["degraded"] == [f"nothing was annealed: {MISSING}"]
+    # A solver that the clock has ended is told there, too.
+    told = [one for one in solved["plan"]["certificate"]["degraded"] if MISSING in one]
+    assert told == [f"nothing was annealed: {MISSING}"]
     assert solved["loaded"] == []
 
 
