@@ -305,7 +305,7 @@ def solve_round(
     isolation
         `process` solves in a worker process, which is killed if it overruns; `none` in this one,
         where no limit can be enforced from outside. `auto` begins small models of small rounds in
-        this process, for a second each, which spares most such rounds the start of another.
+        this process, for a second or two, which spares most such rounds the start of another.
     executor
         Decides the regions of a round of policy `geo` side by side, such as
         `open_executor` opens; None: here, or in local processes if that pays. Rounds of

@@ -354,7 +354,10 @@ class _EndedError(Exception):
 
 
 SMALL_COLUMNS, HERE_SECONDS = 8000, 1.0
-"""Columns of a model that may be solved in this process, and for how long at most."""
+"""Columns of a model that may be solved in this process, and for how long at most.
+
+For twice as long where its limit is no longer: the other process would have too little left.
+"""
 
 _here = threading.Lock()
 """Held while HiGHS runs in this process: its threads are global."""
@@ -366,7 +369,7 @@ def _solved_here(arrays: Arrays, limits: Limits, start: Floats | None) -> Outcom
     A process costs four times what most small models do. A search that ignores its limit is left
     behind in its thread, and no other begins beside it.
     """
-    seconds = min(limits.seconds, HERE_SECONDS)
+    seconds = limits.seconds if limits.seconds <= 2 * HERE_SECONDS else HERE_SECONDS
     found: list[Outcome] = []
 
     def search() -> None:

@@ -100,6 +100,21 @@ def test_small_models_need_no_process() -> None:
         assert solve(fresh, "is_killed").status is Status.FAILED
 
 
+def test_a_try_in_this_process_leaves_another_half_of_the_limit_or_takes_all(monkeypatch) -> None:
+    attempt, given = process.attempt, []
+
+    def noted(backend, arrays, limits, start, report):
+        given.append(limits.seconds)
+        return attempt(backend, arrays, limits, start, report)
+
+    monkeypatch.setattr(process, "attempt", noted)
+    seconds = process.HERE_SECONDS
+    with Worker(tries_here=True) as fresh:
+        for limit in (seconds / 2, seconds * 1.5, seconds * 2, seconds * 2.5):
+            fresh.solve("highs", tiny(), Limits(seconds=limit))
+    assert given == [seconds / 2, seconds * 1.5, seconds * 2, seconds]
+
+
 def test_a_search_that_hangs_in_this_process_is_left_to_another(monkeypatch) -> None:
     stuck = threading.Event()
 
