@@ -7,6 +7,7 @@ timed.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -27,6 +28,7 @@ STAGES = {
 
 def _main(file: str, seconds: str) -> None:
     from placewright import load_round, solve_round
+    from placewright.solver.process import usage
 
     stages = {"import": time.process_time()}
     round_ = load_round(Path(file))
@@ -35,7 +37,13 @@ def _main(file: str, seconds: str) -> None:
     clock = Clock(STAGES, "search", time.thread_time)
     watch(clock, STAGES)
     began, clock_began = time.monotonic(), time.process_time()
-    plan = solve_round(round_, time_limit=float(seconds))
+    values: list[tuple[float, float | None]] = []
+
+    def note(value: float | None, _: float | None) -> None:
+        if not values or values[-1][1] != value:
+            values.append((usage(os.getpid()).cpu_seconds, value))
+
+    plan = solve_round(round_, time_limit=float(seconds), progress=note)
     counted = clock.read()
     certificate = plan.certificate
     assert certificate is not None and certificate.run is not None
@@ -48,6 +56,7 @@ def _main(file: str, seconds: str) -> None:
         "status": certificate.status,
         "terms": [term.model_dump() for term in certificate.terms],
         "stages": stages,
+        "values": values,
     }
     json.dump(found, sys.stdout)
 
