@@ -369,11 +369,7 @@ class DisplacementCost:
 
     def _index(self) -> None:
         """Index the table by host, and drop cached results."""
-        arrivals = self.placement.arrivals
-        some = arrivals > 0
-        self._least_rank_arrived = np.where(
-            some.any(axis=1), some.argmax(axis=1), arrivals.shape[1]
-        )
+        self._least_arrived = self.placement.least_arrived.copy()
         self._first_rows = np.flatnonzero(np.diff(self.table.host, prepend=-1))
         self._of_count: dict[_CountKey, tuple[NDArray[np.float64], Ints]] = {}
         self._freed_cache: dict[QuotaKey, Ints] = {}
@@ -604,7 +600,7 @@ class DisplacementCost:
         hosts, level, capacity = table.host[at], table.level[at], table.capacity[at]
         fits: NDArray[np.bool_] = np.less_equal(level, rank)
         # What has arrived may not profit from a preemption, nor may this where others have left.
-        fits &= level <= self._least_rank_arrived[hosts]
+        fits &= level <= self._least_arrived[hosts]
         for shape in shapes.tolist() if problem.over.sets is not None else ():
             fits &= self._with_leave(shape)[at]
         may_come = np.logical_and.reduce(problem.shape_hosts[shapes])

@@ -435,9 +435,9 @@ def _asks_for_progress(search: Search) -> bool:
     return PROGRESS in search.problem.terms
 
 
-def _has_later_terms_or_gap(search: Search) -> bool:
-    """Whether there is more to improve than a first term that is proven within the gap."""
-    return len(search.problem.weighted_terms) > 1 or not search.close_enough()
+def _is_open(search: Search) -> bool:
+    """Whether `value` is not yet proven within the gap, or another term comes first."""
+    return search.first != VALUE or not search.close_enough()
 
 
 def _disruption_may_fall(search: Search) -> bool:
@@ -481,7 +481,7 @@ def _moves_running_jobs(search: Search) -> bool:
 
 MIGRATION = (
     Phase("relaxation of classes", Search.relax_classes, Search.has_classes, needs_time=True),
-    Phase("displacement by model", _displace_by_model, _has_later_terms_or_gap),
+    Phase("displacement by model", _displace_by_model, _is_open),
     Phase("repacking", _repack, _incumbent_may_gain, needs_time=True),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain, needs_time=True),
     Phase(

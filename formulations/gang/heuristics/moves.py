@@ -372,19 +372,19 @@ class EjectionMoves:
         level_limit, lack = self._level_limit(rank), self.gpus_of(shape) - self.placement.whole
         least, before = self.movable.least_loss(lack, level_limit), self.num_moves
         least[~self.eligible_hosts(shape)] = np.inf
-        order = np.argsort(least, kind="stable")
+        order = np.flatnonzero(least < max_loss)
+        order = order[np.argsort(least[order], kind="stable")]
         # Lists of numbers: many hosts are looked at, each for some jobs.
-        limits, lacks = level_limit.tolist(), lack.tolist()
-        shorts = (self.problem.shape_demand[shape] - self.placement.free).tolist()
+        shorts = (self.problem.shape_demand[shape] - self.placement.free[order]).tolist()
+        columns = (one[order].tolist() for one in (least, level_limit, lack))
         pools, demand = self.placement.pools, self._demand
-        for host, bound in zip(order.tolist(), least[order].tolist(), strict=True):
+        for host, bound, limit, wanted, short in zip(order.tolist(), *columns, shorts, strict=True):
             if bound >= best:
                 break
-            wanted, lost, found = lacks[host], 0.0, []
-            short = shorts[host]
+            lost, found = 0.0, []
             changes = [(shape, host, 1)]
             room = not self.problem.pools or pools.allow(changes)
-            for mover in self.movable.preemptable(host, shape, limits[host], accounts):
+            for mover in self.movable.preemptable(host, shape, limit, accounts):
                 if (wanted <= 0 and room and max(short, default=0) <= 0) or lost >= best:
                     break
                 if mover.moved and not self.preempted_lawfully(mover.job):
@@ -417,9 +417,9 @@ class EjectionMoves:
 
     def preempted_lawfully(self, job: int) -> bool:
         """Whether tasks arrived on the hosts where a job ran, and all are of higher precedence."""
-        running = self.problem.running[job]
-        came = self.placement.arrivals[[host for _, _, host, _ in running.places]]
-        return bool(came.any() and not came[:, : running.level + 1].any())
+        running, least = self.problem.running[job], self.placement.least_arrived
+        first = min(int(least[host]) for _, _, host, _ in running.places)
+        return running.level < first < self.placement.arrivals.shape[1]
 
     def jobs_to_move(self, shape: int, host: int, count: int) -> list[int]:
         """Return numbers of jobs that must leave a host to free GPUs for `count` tasks."""
@@ -432,9 +432,7 @@ class EjectionMoves:
         All arrivals on the host of a preempted job must precede it. So the limit is the rank, or
         the least rank among the tasks that have arrived, whichever is less.
         """
-        came = self.placement.arrivals > 0
-        least_rank = np.where(came.any(axis=1), came.argmax(axis=1), came.shape[1])
-        limit: Ints = np.minimum(rank, least_rank)
+        limit: Ints = np.minimum(rank, self.placement.least_arrived)
         return limit
 
     def _best_fit(self, shape: int, excluded: Sequence[int] = ()) -> int | None:

@@ -384,7 +384,7 @@ class _Search:
                     named[slot] = placement.free_gpu_ids(host)[0]
                 gpus = (named[slot],)
                 placement.hold(shape, host, gpus)
-                placement.arrivals[host, problem.shape_rank[shape]] += 1
+                placement.note_arrivals(shape, host, 1)
             else:
                 placement.put(shape, host)
             placement.start(task.job_class, task.choice, [TaskPlacement(0, host, 1, gpus)])

@@ -246,9 +246,11 @@ class HostState:
             self.link_state = LinkState(links, self.gpu_free)
         levels = 1 + int(problem.running_tasks[:, 1].max(initial=-1))
         ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
-        # (hosts, ranks): tasks of each rank that have arrived; and the least rank that still may,
-        # above the level of every stopped job that was there.
+        # (hosts, ranks): tasks of each rank that have arrived; (hosts,): the least rank of these,
+        # above every rank without any; and the least rank that still may arrive, above the level
+        # of every stopped job that was there.
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
+        self.least_arrived = np.full(cluster.num_hosts, ranks, dtype=np.int64)
         self.least_rank = np.zeros(cluster.num_hosts, dtype=np.int64)
         self.pools = PoolState(problem)
         if problem.pools and not cleared:
@@ -325,7 +327,7 @@ class HostState:
         gpu = int(self.problem.shape_gpu[shape])
         self.free[host] -= count * self.problem.shape_demand[shape]
         self.pools.charge(shape, host, count)
-        self.arrivals[host, self.problem.shape_rank[shape]] += count
+        self.note_arrivals(shape, host, count)
         if gpu >= WHOLE_GPU:
             self.whole[host] -= count * (gpu // WHOLE_GPU)
             if self.link_state is not None:
@@ -345,7 +347,17 @@ class HostState:
         for k in range(put.count):
             self.hold(shape, put.host, put.gpus[k * each : (k + 1) * each], put.slot)
         if not put.stays:
-            self.arrivals[put.host, self.problem.shape_rank[shape]] += put.count
+            self.note_arrivals(shape, put.host, put.count)
+
+    def note_arrivals(self, shape: int, host: int, count: int) -> None:
+        """Note that `count` tasks of a shape have arrived on a host, or left it if negative."""
+        rank = int(self.problem.shape_rank[shape])
+        self.arrivals[host, rank] += count
+        if count > 0:
+            self.least_arrived[host] = min(rank, self.least_arrived[host])
+        elif rank == self.least_arrived[host]:
+            some = np.flatnonzero(self.arrivals[host])
+            self.least_arrived[host] = some[0] if len(some) else self.arrivals.shape[1]
 
     def lift(self, shape: int, put: TaskPlacement) -> None:
         """Release what tasks hold."""
@@ -354,7 +366,7 @@ class HostState:
         self.free[put.host] += put.count * problem.shape_demand[shape]
         self.pools.charge(shape, put.host, -put.count)
         if not put.stays:
-            self.arrivals[put.host, problem.shape_rank[shape]] -= put.count
+            self.note_arrivals(shape, put.host, -put.count)
         if put.gpus:
             self._take(shape, put.host, put.gpus, -1, put.slot)
         else:

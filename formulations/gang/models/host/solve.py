@@ -441,7 +441,7 @@ def _charge_arrival(
     for gpu in gpus:
         left.get(host, {}).pop(gpu, None)
     placement.hold(shape, host, gpus)
-    placement.arrivals[host, rank] += 1
+    placement.note_arrivals(shape, host, 1)
     return gpus
 
 
