@@ -376,40 +376,68 @@ class DisplacementCost:
 
     def _victim_sets(self, hosts: Ints, jobs: VictimCandidates) -> VictimSets:
         """Return the rows of some hosts, in their order, and of the jobs that run on them."""
-        none = np.zeros((len(self.placement.whole), len(self._pools)), dtype=np.int64)
-        base = np.column_stack([self.placement.whole, self.placement.free, none])
         number = np.bincount(np.searchsorted(hosts, jobs.host), minlength=len(hosts))
         first = np.cumsum(number) - number
-        parts = [VictimSets.empty(base.shape[1])]
+        parts = [VictimSets.empty(self._sizes.shape[1])]
         for k in np.unique(number).tolist():
             mine = hosts[number == k]
             index = first[number == k][:, None] + np.arange(k)
-            loss, gain = jobs.loss[index], jobs.gain[index]
             if exceeds_enumeration(k):
                 # Few sets: the cheapest jobs one after the other.
+                loss = jobs.loss[index]
                 order = np.argsort(np.argsort(loss, axis=1, kind="stable"), axis=1)
                 sets = job_subsets(k)[:, None, :] & np.ones((1, len(mine), 1), dtype=np.bool_)
                 sets = np.take_along_axis(sets, order[None], axis=2)
             else:
                 few = job_subsets(k)
                 sets = np.broadcast_to(few[:, None, :], (len(few), len(mine), k))
-            shape = (len(sets) * len(mine),)
-            capacity = base[mine] + np.einsum("snk,nkd->snd", sets, gain)
-            if self._gpus_by_name:
-                capacity[..., 0] = self._whole_gpus(mine, jobs.job[index], sets)
-            parts.append(
-                VictimSets(
-                    np.broadcast_to(mine, sets.shape[:2]).reshape(shape),
-                    capacity.reshape(*shape, -1),
-                    np.einsum("snk,nk->sn", sets, loss).reshape(shape),
-                    (sets * (jobs.level[index] + 1)).max(axis=2, initial=0).reshape(shape),
-                    (sets * (1 << np.arange(k))).sum(axis=2).reshape(shape),
-                    np.einsum("snk,nkd->snd", sets, self._budget_use(jobs.job[index])).reshape(
-                        *shape, len(NOTHING)
-                    ),
-                )
-            )
+            parts.append(self._rows_of(mine, jobs, index, sets))
         return parts[0].merged(*parts[1:])
+
+    def _rows_of(
+        self, hosts: Ints, jobs: VictimCandidates, index: Ints, sets: NDArray[np.bool_]
+    ) -> VictimSets:
+        """Return rows of hosts for sets (n, hosts, k) of jobs, at `index` (hosts, k) of `jobs`."""
+        placement = self.placement
+        none = np.zeros((len(hosts), len(self._pools)), dtype=np.int64)
+        base = np.column_stack([placement.whole[hosts], placement.free[hosts], none])
+        shape = (len(sets) * len(hosts),)
+        capacity = base + np.einsum("snk,nkd->snd", sets, jobs.gain[index])
+        if self._gpus_by_name:
+            capacity[..., 0] = self._whole_gpus(hosts, jobs.job[index], sets)
+        return VictimSets(
+            np.broadcast_to(hosts, sets.shape[:2]).reshape(shape),
+            capacity.reshape(*shape, -1),
+            np.einsum("snk,nk->sn", sets, jobs.loss[index]).reshape(shape),
+            (sets * (jobs.level[index] + 1)).max(axis=2, initial=0).reshape(shape),
+            (sets * (1 << np.arange(index.shape[1]))).sum(axis=2).reshape(shape),
+            np.einsum("snk,nkd->snd", sets, self._budget_use(jobs.job[index])).reshape(
+                *shape, len(NOTHING)
+            ),
+        )
+
+    def add_sets_of(self, plan: Placement) -> Ints:
+        """Add, host by host, the set of those not in place in a plan; return the table's rows.
+
+        Of hosts with many jobs it may not be there yet.
+        """
+        jobs, hosts = self.candidates, np.flatnonzero(self.placement.problem.open)
+        leaves = np.array([not plan.in_place(job) for job in jobs.job.tolist()], dtype=np.bool_)
+        first = np.searchsorted(jobs.host, jobs.host)
+        stopped = np.zeros(len(self.placement.whole), dtype=np.int64)
+        np.add.at(stopped, jobs.host, leaves << (np.arange(len(first)) - first))
+        found = self.table.stopped == stopped[self.table.host]
+        lacking = np.setdiff1d(hosts, self.table.host[found]).tolist()
+        parts = []
+        for host in lacking:
+            index = np.arange(len(first))[slice_of(jobs.host, host)]
+            parts.append(
+                self._rows_of(np.array([host]), jobs, index[None], leaves[index][None, None])
+            )
+        if parts:
+            self.table = self.table.merged(*parts)
+            self._index()
+        return np.flatnonzero(self.table.stopped == stopped[self.table.host])
 
     def _whole_gpus(self, hosts: Ints, jobs: Ints, sets: NDArray[np.bool_]) -> Ints:
         """Wholly free GPUs of each host with each set of its jobs stopped, (sets, hosts)."""

@@ -109,6 +109,7 @@ class _Master:
         for job in moved:
             self._base.stop(self._base.start_of(job))
         self._cost = DisplacementCost(self._base)
+        self._of_plan = self._cost.add_sets_of(plan)
         jobs = self._cost.candidates
         self._bit = np.arange(len(jobs.host)) - np.searchsorted(jobs.host, jobs.host)
         self._list_arrivals()
@@ -254,15 +255,10 @@ class _Master:
 
     def _add_plan(self) -> None:
         """Add the columns of the plan, with which the integer program begins."""
-        table, jobs = self._cost.table, self._cost.candidates
-        leaves = [not self._plan.in_place(job) for job in jobs.job.tolist()]
-        bits = np.zeros(len(self._hosts), dtype=np.int64)
-        np.add.at(bits, jobs.host, np.array(leaves, np.int64) << self._bit)
-        rows = np.flatnonzero(table.stopped == bits[table.host])
         # Lawful as it is, whatever its ranks.
-        rows = rows[(self._free[rows] >= 0).all(axis=1)]
+        rows = self._of_plan[(self._free[self._of_plan] >= 0).all(axis=1)]
         self._usable[rows] = True
-        self._add(rows, self._arrived[table.host[rows]])
+        self._add(rows, self._arrived[self._cost.table.host[rows]])
         self._planned = len(self._x)
 
     def _add(self, rows: Ints, cuts: Ints) -> bool:

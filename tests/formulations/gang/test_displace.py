@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gang_parameters import set_parameters
 
 from examples import by_day
 from fuzz.small_units import as_document
@@ -422,11 +423,16 @@ def terms_of(round_: Round, placement: Placement) -> dict[str, int]:
     return dict(found.terms)
 
 
+@pytest.mark.parametrize("enumerated", [6, 1])
 @pytest.mark.parametrize("quotas", [False, True])
 @pytest.mark.parametrize("seed", by_day(range(40), 8))
-def test_victims_by_hosts_are_lawful_and_cost_no_more(seed: int, quotas: bool) -> None:
+def test_victims_by_hosts_are_lawful_and_cost_no_more(
+    monkeypatch: pytest.MonkeyPatch, seed: int, quotas: bool, enumerated: int
+) -> None:
+    """Also where a host has too many jobs to look at all sets of them, but those of the plan."""
     round_ = busy_round(seed, quotas=quotas)
     plan = displaced_lawfully(round_)
+    set_parameters(monkeypatch, "insertion", max_enumerated_jobs=enumerated)
     assert host_victims_apply(plan.problem)
     found = by_hosts(plan) or plan
     check(round_, found)

@@ -163,6 +163,23 @@ def test_of_many_jobs_a_host_stops_the_cheapest(monkeypatch: pytest.MonkeyPatch,
             assert found[host] == pytest.approx(expected), host
 
 
+@pytest.mark.parametrize("seed", by_day(range(20), 8))
+def test_the_sets_of_a_plan_join_the_table(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """On every host that set of its jobs is there once, and leaves free what the plan does."""
+    set_parameters(monkeypatch, "insertion", max_enumerated_jobs=0)
+    problem = compile_round(random_round(seed, shares=False))
+    cost, plan = DisplacementCost(Placement(problem)), Placement(problem)
+    rng = np.random.default_rng(seed)
+    for job in np.unique(cost.candidates.job).tolist():
+        if rng.random() < 0.5:
+            plan.stop(plan.start_of(job))
+    rows = cost.add_sets_of(plan)
+    hosts, capacity = cost.table.host[rows], cost.table.capacity[rows]
+    assert hosts.tolist() == np.flatnonzero(problem.open).tolist()
+    assert capacity[:, 0].tolist() == plan.whole[hosts].tolist()
+    assert capacity[:, 1:].tolist() == plan.free[hosts].tolist()
+
+
 @pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("seed", by_day(range(20), 8))
 def test_what_is_displaced_is_what_the_table_said(seed: int, *, shares: bool) -> None:
