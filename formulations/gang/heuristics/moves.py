@@ -36,6 +36,11 @@ TIE_BREAK = 1e-6
 PENDING = -1
 """Level of a job that starts in this round: a job of any rank may displace it."""
 
+NOWHERE = -1
+
+MOST_HOSTS_AT_ONCE = 64
+"""Hosts whose jobs are looked at first for a task that displaces others."""
+
 
 class MovableJob(NamedTuple):
     """A movable job, by the number of its placement; `gpus` are the whole GPUs it holds.
@@ -71,6 +76,12 @@ class MovableJobs:
         # By level limit, of the jobs that may stop: GPUs; least value per GPU and per job.
         self._gpus_below = np.zeros((levels, hosts), dtype=np.int64)
         self._least_values = np.full((2, levels, hosts), np.inf)
+        # (hosts, jobs, 7): value per GPU, GPUs, level, kind, home, shape and number of `_accounts`,
+        # in the order of `preemptable`, then zeros. Rows of changed hosts are old.
+        most = int(problem.cluster.gpu_count.max(initial=1))
+        self._rows = np.zeros((hosts, most, 7))
+        self._changed: set[int] = set()
+        self._accounts: dict[tuple[int, ...], int] = {}
         self._facts: dict[tuple[int, int], _ClassFacts | None] = {}
         self._on: defaultdict[int, dict[int, MovableJob]] = defaultdict(dict)
         self._by_worth: dict[int, list[MovableJob]] = {}
@@ -81,6 +92,7 @@ class MovableJobs:
         ]
         for host, mover in known:
             self._on[host][mover.number] = mover
+            self._changed.add(host)
         where = np.array([host for host, _ in known], dtype=np.int64)
         row = np.array([_first_row(mover) for _, mover in known], dtype=np.int64)
         gpus = np.array([mover.gpus for _, mover in known], dtype=np.int64)
@@ -105,7 +117,7 @@ class MovableJobs:
         if mover is not None:
             host, row = start.tasks[0].host, _first_row(mover)
             self._on[host][number] = mover
-            self._by_worth.pop(host, None)
+            self._note_change(host)
             self._add_gpus(host, mover, mover.gpus)
             mine = self._least_values[:, row:, host]
             np.minimum(mine, _least_values(mover)[:, None], out=mine)
@@ -114,11 +126,15 @@ class MovableJobs:
         """Remove a job from a host, if it is in the table."""
         mover = self._on[host].pop(number, None)
         if mover is not None:
-            self._by_worth.pop(host, None)
+            self._note_change(host)
             self._add_gpus(host, mover, -mover.gpus)
             per_gpu, whole_job = self._least_values[:, _first_row(mover), host].tolist()
             if per_gpu == mover.value_per_gpu or whole_job == mover.value_per_gpu * mover.gpus:
                 self._least_values[:, :, host] = self._least_values_on(host)
+
+    def _note_change(self, host: int) -> None:
+        self._by_worth.pop(host, None)
+        self._changed.add(host)
 
     def _least_values_on(self, host: int) -> tuple[list[float], list[float]]:
         """Return the least value per GPU and the least value on a host, by level limit."""
@@ -177,9 +193,7 @@ class MovableJobs:
         Their level is below its rank and, unless they have moved, below the limit.
         """
         over, running = self.problem.over, self.problem.running
-        if host not in self._by_worth:
-            self._by_worth[host] = sorted(self._on[host].values())
-        for m in self._by_worth[host]:
+        for m in self._sorted(host):
             # The limit is at most the rank of the shape.
             below = m.level < level_limit
             if (
@@ -190,6 +204,75 @@ class MovableJobs:
                 )
             ):
                 yield m
+
+    def _sorted(self, host: int) -> list[MovableJob]:
+        """Return the movable jobs of a host, least value per GPU first."""
+        if host not in self._by_worth:
+            self._by_worth[host] = sorted(self._on[host].values())
+        return self._by_worth[host]
+
+    def _update_rows(self) -> None:
+        """Bring the rows of changed hosts up to date."""
+        running = self.problem.running
+        for host in self._changed:
+            facts = [
+                (
+                    m.value_per_gpu,
+                    m.gpus,
+                    m.level,
+                    0 if m.job == ANY_JOB else running[m.job].kind,
+                    running[m.job].places[0][2] if m.moved else NOWHERE,
+                    m.shape,
+                    self._accounts.setdefault(m.accounts, len(self._accounts)),
+                )
+                for m in self._sorted(host)
+            ]
+            self._rows[host] = 0.0
+            if facts:
+                self._rows[host, : len(facts)] = facts
+        self._changed.clear()
+
+    def losses(
+        self,
+        hosts: Ints,
+        shape: int,
+        needs: tuple[Ints, Ints, Ints],
+        arrived: Ints,
+        accounts: Accounts,
+    ) -> Floats:
+        """Return the value lost on some hosts (n,) if their `preemptable` jobs stop for a task.
+
+        As many of them as it takes, one after the other, without those that have moved and may not
+        stop; inf if all are too few. What pools have left does not count.
+
+        Parameters
+        ----------
+        needs
+            Of each of the hosts (n,): level limit, and the GPUs and other resources (n, resources)
+            that the task lacks.
+        arrived
+            The least rank (hosts,) that has arrived, `PENDING` without any.
+        """
+        self._update_rows()
+        problem, (level_limit, lack, short) = self.problem, needs
+        worth, gpus, *numbers = np.moveaxis(self._rows[hosts], 2, 0)
+        level, kind, home, of, number = (one.astype(np.int64) for one in numbers)
+        moved, over = home != NOWHERE, problem.over
+        leave = over.rank[shape] > level
+        if over.sets is not None:
+            leave &= over.sets[over.leave[shape], kind]
+        may = ((level < level_limit[:, None]) | moved) & ((level == PENDING) | leave)
+        may &= ~moved | (level < arrived[home])
+        if accounts:
+            may &= np.array([not accounts.isdisjoint(one) for one in self._accounts])[number]
+        gpus = gpus * may
+        freed = (problem.shape_demand[of] * may[:, :, None]).cumsum(axis=1)
+        enough = (gpus.cumsum(axis=1) >= lack[:, None]) & (freed >= short[:, None]).all(axis=2)
+        lost = (gpus * worth).cumsum(axis=1)[np.arange(len(hosts)), enough.argmax(axis=1)]
+        lost[~enough.any(axis=1)] = np.inf
+        lost[(lack <= 0) & (short <= 0).all(axis=1)] = 0.0
+        found: Floats = lost
+        return found
 
     def least_loss(self, lack: Ints, level_limit: Ints) -> Floats:
         """Return a lower bound (hosts,) on the value lost to free `lack` GPUs; inf if impossible.
@@ -224,9 +307,6 @@ def _first_row(mover: MovableJob) -> int:
 # A task goes to the fullest host that fits it (best fit). If no host fits it, one-task jobs are
 # ejected from a host. Each goes to a host that fits it or, deeper in the chain, that fits it after
 # further ejections. All moves are logged and can be rolled back.
-
-
-NOWHERE = -1
 
 
 class EjectionMoves:
@@ -374,29 +454,24 @@ class EjectionMoves:
         least[~self.eligible_hosts(shape)] = np.inf
         order = np.flatnonzero(least < max_loss)
         order = order[np.argsort(least[order], kind="stable")]
-        # Lists of numbers: many hosts are looked at, each for some jobs.
-        shorts = (self.problem.shape_demand[shape] - self.placement.free[order]).tolist()
-        columns = (one[order].tolist() for one in (least, level_limit, lack))
-        pools, demand = self.placement.pools, self._demand
-        for host, bound, limit, wanted, short in zip(order.tolist(), *columns, shorts, strict=True):
-            if bound >= best:
-                break
-            lost, found = 0.0, []
-            changes = [(shape, host, 1)]
-            room = not self.problem.pools or pools.allow(changes)
-            for mover in self.movable.preemptable(host, shape, limit, accounts):
-                if (wanted <= 0 and room and max(short, default=0) <= 0) or lost >= best:
+        short = self.problem.shape_demand[shape] - self.placement.free
+        came = self.placement.least_arrived
+        came = np.where(came < self.placement.arrivals.shape[1], came, PENDING)
+        first = 0
+        while first < len(order) and least[order[first]] < best:
+            # As many again as all before: most often one of the first is the best.
+            some = order[first : max(MOST_HOSTS_AT_ONCE, 2 * first)]
+            first += len(some)
+            needs = level_limit[some], lack[some], short[some]
+            losses = self.movable.losses(some, shape, needs, came, accounts)
+            for i in np.argsort(losses, kind="stable").tolist():
+                if losses[i] >= best:
                     break
-                if mover.moved and not self.preempted_lawfully(mover.job):
-                    continue
-                found.append(mover.number)
-                wanted, lost = wanted - mover.gpus, lost + mover.value_per_gpu * mover.gpus
-                short = [asked - has for asked, has in zip(short, demand[mover.shape], strict=True)]
-                if not room:
-                    changes.append((mover.shape, host, -1))
-                    room = pools.allow(changes)
-            if wanted <= 0 and room and max(short, default=0) <= 0 and lost < best:
-                best, chosen, target = lost, found, host
+                host = int(some[i])
+                asked = int(level_limit[host]), int(lack[host]), short[host].tolist()
+                found, lost = self._victims_on(host, shape, *asked, best, accounts)
+                if lost < best:
+                    best, chosen, target = lost, found, host
         if target == NOWHERE:
             return None
         stopped = [self.remove(number) for number in chosen]
@@ -405,6 +480,37 @@ class EjectionMoves:
             return None
         self.insert(start, target)
         return stopped
+
+    def _victims_on(
+        self,
+        host: int,
+        shape: int,
+        level_limit: int,
+        wanted: int,
+        short: list[int],
+        best: float,
+        accounts: Accounts,
+    ) -> tuple[list[int], float]:
+        """Return who stops on a host for a task, and their value; inf if not below the best.
+
+        `wanted` and `short` are the GPUs and other resources that the task lacks there.
+        """
+        pools, lost, found, changes = self.placement.pools, 0.0, [], [(shape, host, 1)]
+        room = not self.problem.pools or pools.allow(changes)
+        for mover in self.movable.preemptable(host, shape, level_limit, accounts):
+            if (wanted <= 0 and room and max(short, default=0) <= 0) or lost >= best:
+                break
+            if mover.moved and not self.preempted_lawfully(mover.job):
+                continue
+            found.append(mover.number)
+            wanted, lost = wanted - mover.gpus, lost + mover.value_per_gpu * mover.gpus
+            taken = self._demand[mover.shape]
+            short = [asked - has for asked, has in zip(short, taken, strict=True)]
+            if not room:
+                changes.append((mover.shape, host, -1))
+                room = pools.allow(changes)
+        fits = wanted <= 0 and room and max(short, default=0) <= 0
+        return found, lost if fits else inf
 
     def preemptable_gpus(self, accounts: Accounts, shape: int) -> Ints:
         """Return the GPUs (hosts,) of jobs of some accounts that a task of a shape may preempt."""
