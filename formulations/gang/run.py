@@ -43,7 +43,13 @@ from placewright.formulations.gang.placement.disruption_budget import repair_dis
 from placewright.formulations.gang.placement.greedy import fill_by_policy, upgrade_options
 from placewright.formulations.gang.placement.placement import Placement, placement_of
 from placewright.formulations.gang.problem.gpu_links import GPU_LINKS
-from placewright.formulations.gang.problem.limits import CONTENTION, ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.problem.limits import (
+    CONTENTION,
+    ENTITLED,
+    FREED,
+    PROGRESS,
+    VALUE,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import STRANDED
 from placewright.formulations.plan_messages import SHARPNESS, Bound, Candidate, near
@@ -106,7 +112,6 @@ def _relieved(problem: Problem, session: Session, candidate: Candidate) -> Steps
 
 
 Applies: TypeAlias = Callable[[Search], bool]
-FREED = "freed"
 
 
 def run(

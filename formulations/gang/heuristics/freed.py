@@ -13,7 +13,6 @@ from placewright.array_types import Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.repacking import Bundles
 from placewright.formulations.gang.heuristics.vector_packing import (
-    NOWHERE,
     HostAssignment,
     Units,
     drop_excess,
@@ -22,7 +21,13 @@ from placewright.formulations.gang.heuristics.vector_packing import (
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.gang_tree import place_group
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import NO_LEVEL, Group, RunningJob, TaskPlacement
+from placewright.formulations.gang.problem.jobs import (
+    NO_LEVEL,
+    NOWHERE,
+    Group,
+    RunningJob,
+    TaskPlacement,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import FreeableDomains
 from placewright.formulations.session import Session

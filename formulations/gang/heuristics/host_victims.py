@@ -12,7 +12,6 @@ from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.disaggregation import StartCounts
 from placewright.formulations.gang.heuristics.displacement import DisplacementCost
-from placewright.formulations.gang.heuristics.vector_packing import NOWHERE
 from placewright.formulations.gang.models.aggregate.host_columns import (
     HostPatterns,
     exchangeable_slots,
@@ -27,11 +26,13 @@ from placewright.formulations.gang.problem.jobs import (
     ANY_JOB,
     NO_LABEL,
     NO_LEVEL,
+    NOWHERE,
     Choice,
     Group,
     JobPlacement,
     TaskPlacement,
 )
+from placewright.formulations.gang.problem.limits import DISRUPTION
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import HOLD_SLACK
 from placewright.formulations.session import Session
@@ -59,7 +60,6 @@ from placewright.solver import Arrays, Model
 # them, and so do running jobs that move in it; others stay or stop.
 
 
-DISRUPTION = "disruption"
 USED_TOLERANCE = 1e-6
 STEPS = 5
 """Relaxations in which the cost has to fall by the gap, or column generation ends."""

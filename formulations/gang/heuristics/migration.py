@@ -46,7 +46,13 @@ from placewright.formulations.gang.placement.assignment import assign
 from placewright.formulations.gang.placement.disruption_budget import complete, repair_disruptions
 from placewright.formulations.gang.placement.greedy import fill_by_policy, upgrade_options
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.limits import ENTITLED, PROGRESS, VALUE
+from placewright.formulations.gang.problem.limits import (
+    DISRUPTION,
+    ENTITLED,
+    FREED,
+    PROGRESS,
+    VALUE,
+)
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.subproblem import residual
 from placewright.formulations.plan_messages import Candidate, near
@@ -178,8 +184,6 @@ COUNT_SEARCH = (
 # Migration and preemption: phases for rounds in which running jobs may move or stop.
 
 
-DISRUPTION = "disruption"
-FREED = "freed"
 SCALARISED_GAP = 1e-9
 
 

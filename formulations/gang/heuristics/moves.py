@@ -14,7 +14,7 @@ import numpy as np
 from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY_JOB, JobPlacement, TaskPlacement
+from placewright.formulations.gang.problem.jobs import ANY_JOB, NOWHERE, JobPlacement, TaskPlacement
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.topology.units import WHOLE_GPU
 
@@ -36,7 +36,6 @@ TIE_BREAK = 1e-6
 PENDING = -1
 """Level of a job that starts in this round: a job of any rank may displace it."""
 
-NOWHERE = -1
 
 MOST_HOSTS_AT_ONCE = 64
 """Hosts whose jobs are looked at first for a task that displaces others."""

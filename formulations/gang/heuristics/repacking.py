@@ -19,7 +19,6 @@ from placewright.formulations.gang.heuristics.displace import (
 )
 from placewright.formulations.gang.heuristics.gang_insertion import insert_counts
 from placewright.formulations.gang.heuristics.vector_packing import (
-    NOWHERE,
     HostAssignment,
     Units,
     drop_excess,
@@ -36,8 +35,8 @@ from placewright.formulations.gang.models.aggregate.variables import AggregateMo
 from placewright.formulations.gang.placement.disruption_budget import repair_disruptions
 from placewright.formulations.gang.placement.greedy import fill_by_policy, upgrade_options
 from placewright.formulations.gang.placement.placement import Placement
-from placewright.formulations.gang.problem.jobs import ANY_JOB, TaskPlacement
-from placewright.formulations.gang.problem.limits import VALUE
+from placewright.formulations.gang.problem.jobs import ANY_JOB, NOWHERE, TaskPlacement
+from placewright.formulations.gang.problem.limits import DISRUPTION, SPREAD, VALUE
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import HOLD_SLACK
 from placewright.formulations.session import Session
@@ -455,7 +454,6 @@ def _remove_movable(base: Placement) -> dict[int, Home]:
 # Restricted master heuristic: which jobs run by an integer program, then where, host by host.
 
 
-DISRUPTION, SPREAD = "disruption", "spread"
 USED_TOLERANCE = 1e-9
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from placewright.array_types import Floats, Ints
 from placewright.formulations.gang import parameters
+from placewright.formulations.gang.problem.jobs import NOWHERE
 from placewright.formulations.session import Session
 from placewright.topology.units import UNLIMITED
 
@@ -41,9 +42,6 @@ def best_fit_decreasing(sizes: Ints, free: Ints) -> Ints:
 #
 # The excess of a host is its demand beyond its capacity, each resource relative to the mean
 # capacity of hosts that have a limit.
-
-
-NOWHERE = -1
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -249,6 +249,9 @@ class RunningJob(NamedTuple):
 ANY_JOB = -1
 """Instead of a job's index: any waiting job of the class."""
 
+NOWHERE = -1
+"""Instead of a host: on none."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:

@@ -458,6 +458,8 @@ ENTITLED = "entitled"
 OPTION_SUMS = (VALUE, *CLASS_VALUES, ENTITLED, PROGRESS)
 """Terms that are a sum over the options that run: see `Options.amounts`."""
 
+DISRUPTION, SPREAD, FREED = "disruption", "spread", "freed"
+
 PACKED = "packed"
 """Not a term of policies: what the hosts in use are worth (bounds.py)."""
 SENSE: dict[str, Sense] = {

@@ -13,6 +13,7 @@ from placewright.array_types import Bools, Floats, Ints
 from placewright.formulations.gang import parameters
 from placewright.formulations.gang.models.aggregate.accounts import without_budget
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
+from placewright.formulations.gang.problem.limits import DISRUPTION
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import Bound
 from placewright.formulations.session import Session
@@ -41,7 +42,6 @@ from placewright.topology.units import WHOLE_GPU
 # job of which some tasks move, the parts of these are no more than what its migration costs.
 
 
-DISRUPTION = "disruption"
 HELD = f"hold:{DISRUPTION}"
 PLACED = (DISRUPTION, "spread", "opened")
 """Terms with such a bound: of a running job, only its stops count in them."""

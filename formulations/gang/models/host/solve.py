@@ -41,7 +41,7 @@ from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.placement.preemption import taken_of_pool
 from placewright.formulations.gang.problem.jobs import ANY_JOB, NO_LABEL, TaskPlacement
-from placewright.formulations.gang.problem.limits import CONTENTION, SENSE, VALUE
+from placewright.formulations.gang.problem.limits import CONTENTION, DISRUPTION, SENSE, VALUE
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.gang.problem.terms import STRANDED
 from placewright.formulations.plan_messages import (
@@ -620,9 +620,6 @@ def _plans_of(exact: HostModel, slots: GpuSlots, values: Floats) -> Iterator[Can
 #     moves anywhere   who moves uses no capacity: a relaxation, so its optimum bounds `disruption`
 #
 # They apply to few pending jobs, and to the terms `value` and then `disruption`.
-
-
-DISRUPTION = "disruption"
 
 
 def select_victims(problem: Problem, session: Session) -> Iterator[Candidate | Bound]:
