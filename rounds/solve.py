@@ -257,6 +257,10 @@ MOST_LONGER = 4.0
 
 It is compared, and who displaces whom is asked, written and verified.
 """
+MOST_MORE = 5.5
+"""How many times as long as it took to compare a later plan it may take to compare one more and to
+check that.
+"""
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with best value and tightest bound (None without one) of the last headline term.
@@ -440,6 +444,10 @@ class Solve:
         if self.best is not None and not session.verifies_each:
             plan = self._document(candidate, named=False)
             self._keep(candidate, plan, terms_of(self.round, plan), session)
+            took = time.thread_time() - began
+            session.clock.reserved_s = max(
+                session.clock.reserved_s, self._reserve(took * MOST_MORE)
+            )
             return
         # Reasons are written at once if this may be the last plan, which saves a verification. The
         # first one is likely to take no longer than all that came before it.
@@ -458,20 +466,20 @@ class Solve:
             session.degraded.append(f"{candidate.source}: invalid plan: {first}")
             return
         if self.best is None and not candidate.final:
-            session.clock.reserved_s += self._reserve()
+            runs = any(job.running is not None for job in self.round.jobs)
+            last = self._check_seconds * (MOST_LONGER if runs else 1)
+            session.clock.reserved_s = self._reserve(last)
         if self._keep(candidate, plan, verification.terms, session):
             self._is_verified, self._has_reasons = True, reasoned
             self._last_verified = candidate, self.values, plan
 
-    def _reserve(self) -> float:
-        """Return the seconds to keep for the last check, now that the first one is known.
+    def _reserve(self, last: float) -> float:
+        """Return the seconds to keep for the last check, which may take `last`.
 
-        As much again, or a tenth of the limit if that is less, as a limit may be overrun by a tenth
-        and `MOST_LATE` seconds; in any case what is beyond these of a check `MOST_LONGER`.
+        As much as the first one took, or a tenth of the limit if that is less, as a limit may be
+        overrun by a tenth and `MOST_LATE` seconds; in any case what is beyond these of the last.
         """
         share = MOST_RESERVED * self.settings.seconds
-        runs = any(job.running is not None for job in self.round.jobs)
-        last = self._check_seconds * (MOST_LONGER if runs else 1)
         return max(min(self._check_seconds, share), last - share - MOST_LATE)
 
     def _keep(

@@ -158,6 +158,9 @@ class InsertionParameters:
     host_victims_gap_rel: float = 0.002
     # (Host, pending option) pairs per second left, up to which displacement comes before models.
     host_option_pairs_per_second: int = 400_000
+    # (Host, counted start) pairs per second left, up to which jobs that counts start are inserted
+    # anew.
+    host_start_pairs_per_second: int = 2_000_000
     first_insertion_share: float = 0.2  # Of the time left, for inserting gangs before any model
     # Of the knapsack that keeps changes within quotas.
     max_quota_seconds: float = 1.0

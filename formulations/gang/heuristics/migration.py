@@ -495,7 +495,12 @@ MIGRATION = (
     Phase("progress", _scalarise_progress, _asks_for_progress, needs_time=True),
     Phase("bounds of classes", Search.bound_classes, Search.has_classes, needs_time=True),
     Phase("LNS", _improve_incumbent, _moves_running_jobs, needs_time=True),
-    Phase("residual evacuation", _evacuate, lambda s: not s.improved and _needs_search(s)),
+    Phase(
+        "residual evacuation",
+        _evacuate,
+        lambda s: not s.improved and _needs_search(s),
+        needs_time=True,
+    ),
     Phase(
         "domain repacking",
         _repack_domains,

@@ -525,10 +525,13 @@ def displace_by_model(
         return None
     found = displace_within_quotas(session, counts, patterns, values, relaxed.row_duals)
     upgrade_options(found)
-    if found.value >= counted * (1 - session.gap) or session.expired():
+    starts = counted_starts(counts, values)
+    pairs = sum(starts.values()) * counts.problem.cluster.num_hosts
+    in_time = pairs <= tuning.host_start_pairs_per_second * session.remaining()
+    if found.value >= counted * (1 - session.gap) or session.expired() or not in_time:
         return found
     inserted = Placement(counts.problem)
-    insert_counts(session, inserted, counted_starts(counts, values))
+    insert_counts(session, inserted, starts)
     upgrade_options(inserted)
     return max(found, inserted, key=lambda placement: placement.value)
 
