@@ -261,7 +261,7 @@ class MovableJobs:
         if over.sets is not None:
             leave &= over.sets[over.leave[shape], kind]
         may = ((level < level_limit[:, None]) | moved) & ((level == PENDING) | leave)
-        may &= ~moved | (level < arrived[home])
+        may &= (gpus > 0) & (~moved | (level < arrived[home]))
         if accounts:
             may &= np.array([not accounts.isdisjoint(one) for one in self._accounts])[number]
         gpus = gpus * may
