@@ -80,7 +80,7 @@ class MovableJobs:
         most = int(problem.cluster.gpu_count.max(initial=1))
         self._rows = np.zeros((hosts, most, 7))
         self._changed: set[int] = set()
-        self._accounts: dict[tuple[int, ...], int] = {}
+        self._accounts: dict[tuple[int, ...], int] = {(): 0}
         self._facts: dict[tuple[int, int], _ClassFacts | None] = {}
         self._on: defaultdict[int, dict[int, MovableJob]] = defaultdict(dict)
         self._by_worth: dict[int, list[MovableJob]] = {}
@@ -258,7 +258,7 @@ class MovableJobs:
         level, kind, home, of, number = (one.astype(np.int64) for one in numbers)
         moved, over = home != NOWHERE, problem.over
         leave = over.rank[shape] > level
-        if over.sets is not None:
+        if over.sets is not None and over.sets.size:
             leave &= over.sets[over.leave[shape], kind]
         may = ((level < level_limit[:, None]) | moved) & ((level == PENDING) | leave)
         may &= (gpus > 0) & (~moved | (level < arrived[home]))
