@@ -201,7 +201,7 @@ def test_a_killed_process_costs_one_answer(slow, quick):
 @pytest.mark.nightly
 def test_a_killed_solver_costs_one_degraded_answer(slow, quick):
     async def test(lane):
-        asking = asyncio.create_task(lane.ask(Question("solve", slow, 6.0), never))
+        asking = asyncio.create_task(lane.ask(Question("solve", slow, 15.0), never))
         (solver,) = await until(lambda: [pid for pid in solvers() if cpu_seconds(pid) > AT_WORK_S])
         os.kill(solver, signal.SIGKILL)
         answer = await asking
