@@ -198,6 +198,12 @@ class VictimCandidates(_Table):
         number = np.searchsorted(list(problem.running), job)
         return cls(job, host, gain, loss[number], level)
 
+    @property
+    def bit(self) -> Ints:
+        """Place (rows,) of each job among those of its host, and of its bit in `stopped`."""
+        place: Ints = np.arange(len(self.host)) - np.searchsorted(self.host, self.host)
+        return place
+
 
 def _held_of_pool(problem: Problem, pool: Pool, job: Ints, host: Ints) -> Ints:
     """Return what running jobs hold of the domain of a pool around a host, int64 (rows,)."""
@@ -423,14 +429,13 @@ class DisplacementCost:
         """
         jobs, hosts = self.candidates, np.flatnonzero(self.placement.problem.open)
         leaves = np.array([not plan.in_place(job) for job in jobs.job.tolist()], dtype=np.bool_)
-        first = np.searchsorted(jobs.host, jobs.host)
         stopped = np.zeros(len(self.placement.whole), dtype=np.int64)
-        np.add.at(stopped, jobs.host, leaves << (np.arange(len(first)) - first))
+        np.add.at(stopped, jobs.host, leaves << jobs.bit)
         found = self.table.stopped == stopped[self.table.host]
         lacking = np.setdiff1d(hosts, self.table.host[found]).tolist()
         parts = []
         for host in lacking:
-            index = np.arange(len(first))[slice_of(jobs.host, host)]
+            index = np.arange(len(leaves))[slice_of(jobs.host, host)]
             parts.append(
                 self._rows_of(np.array([host]), jobs, index[None], leaves[index][None, None])
             )

@@ -19,6 +19,7 @@ from placewright.formulations.gang.models.aggregate.host_columns import (
     follow,
     knapsack,
 )
+from placewright.formulations.gang.models.aggregate.solve import PricedModel
 from placewright.formulations.gang.placement.gang_tree import compact_hosts
 from placewright.formulations.gang.placement.greedy import fill_by_policy, upgrade_options
 from placewright.formulations.gang.placement.placement import Placement
@@ -36,7 +37,7 @@ from placewright.formulations.gang.problem.limits import DISRUPTION
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import HOLD_SLACK
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Model
+from placewright.solver import Arrays, Model, Status
 
 # Column generation (Dantzig and Wolfe 1960): the running jobs that stop on a host, and who arrives.
 #
@@ -65,8 +66,19 @@ STEPS = 5
 """Relaxations in which the cost has to fall by the gap, or column generation ends."""
 
 
-def host_victims_apply(problem: Problem) -> bool:
-    """Whether hosts may be looked at one by one."""
+def displace_by_hosts(session: Session, model: PricedModel, plan: Placement) -> Placement | None:
+    """Return a placement worth what `plan` is, at less disruption.
+
+    None if hosts may not be looked at one by one, without time, or without a gain.
+    """
+    if not isinstance(model.patterns, HostPatterns) or not _may_look_at_hosts(plan.problem):
+        return None
+    master = _Master(session, model.patterns, plan)
+    values = master.solve()
+    return None if values is None else master.placement(values)
+
+
+def _may_look_at_hosts(problem: Problem) -> bool:
     return (
         problem.budget is None
         and not problem.pools
@@ -75,15 +87,6 @@ def host_victims_apply(problem: Problem) -> bool:
         and problem.counts_gpus_alone
         and bool(problem.usable.all())
     )
-
-
-def displace_by_hosts(
-    session: Session, patterns: HostPatterns, plan: Placement
-) -> Placement | None:
-    """Return a placement worth what `plan` is, at less disruption; None without time or a gain."""
-    master = _Master(session, patterns, plan)
-    values = master.solve()
-    return None if values is None else master.placement(values)
 
 
 def _is_free(problem: Problem, choice: Choice) -> bool:
@@ -110,8 +113,6 @@ class _Master:
             self._base.stop(self._base.start_of(job))
         self._cost = DisplacementCost(self._base)
         self._of_plan = self._cost.add_sets_of(plan)
-        jobs = self._cost.candidates
-        self._bit = np.arange(len(jobs.host)) - np.searchsorted(jobs.host, jobs.host)
         self._list_arrivals()
         self._list_sets()
         self._model = Model()
@@ -324,6 +325,8 @@ class _Master:
             arrays = self._model.arrays(DISRUPTION, relax=True)
             relaxed = until.optimise(arrays.without_columns(self._idle))
             if relaxed is None or relaxed.values is None or relaxed.row_duals is None:
+                if relaxed is not None and relaxed.status is Status.INFEASIBLE:
+                    session.degraded.append("victims by hosts: the plan is no point of the program")
                 break
             values = relaxed.values
             costs.append(float(arrays.cost @ values))
@@ -372,7 +375,7 @@ class _Master:
         hosts = table.host[self._row[chosen]]
         stopped = np.zeros(problem.cluster.num_hosts, dtype=np.int64)
         stopped[hosts] = table.stopped[self._row[chosen]]
-        leaves = stopped[jobs.host] >> self._bit & 1 > 0
+        leaves = stopped[jobs.host] >> jobs.bit & 1 > 0
         for job in np.unique(jobs.job[leaves]).tolist():
             found.stop(found.start_of(job))
         for start in self._gangs:

@@ -16,10 +16,7 @@ from placewright.formulations.gang.heuristics.displace import (
 )
 from placewright.formulations.gang.heuristics.freed import empty_domains, evacuate, repack_domains
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
-from placewright.formulations.gang.heuristics.host_victims import (
-    displace_by_hosts,
-    host_victims_apply,
-)
+from placewright.formulations.gang.heuristics.host_victims import displace_by_hosts
 from placewright.formulations.gang.heuristics.repacking import displace_by_model, repack_tasks
 from placewright.formulations.gang.heuristics.ruin_and_recreate import large_neighbourhood_search
 from placewright.formulations.gang.heuristics.search import (
@@ -333,14 +330,9 @@ def _displace_at_least_cost(search: Search) -> Steps:
     best = search.session.best
     if search.tightest is None or best is None:
         return
-    plan, patterns = search.best_placement(), search.tightest[1]
-    if (
-        plan is not None
-        and any(plan.stopped)
-        and isinstance(patterns, HostPatterns)
-        and host_victims_apply(search.problem)
-    ):
-        by_hosts = displace_by_hosts(search.session, patterns, plan)
+    plan = search.best_placement()
+    if plan is not None and any(plan.stopped):
+        by_hosts = displace_by_hosts(search.session, search.tightest, plan)
         if by_hosts is not None:
             yield from search.report_improvement(by_hosts, "displacing")
         if search.session.best != best:

@@ -522,9 +522,10 @@ class EjectionMoves:
 
     def preempted_lawfully(self, job: int) -> bool:
         """Whether tasks arrived on the hosts where a job ran, and all are of higher precedence."""
-        running, least = self.problem.running[job], self.placement.least_arrived
-        first = min(int(least[host]) for _, _, host, _ in running.places)
-        return running.level < first < self.placement.arrivals.shape[1]
+        least, none = self.placement.least_arrived, self.placement.arrivals.shape[1]
+        return self.placement.may_be_preempted(job) and any(
+            least[host] < none for _, _, host, _ in self.problem.running[job].places
+        )
 
     def jobs_to_move(self, shape: int, host: int, count: int) -> list[int]:
         """Return numbers of jobs that must leave a host to free GPUs for `count` tasks."""

@@ -215,9 +215,8 @@ class Placement(HostState):
 
     def may_be_preempted(self, job: int) -> bool:
         """Whether all that has arrived on a running job's hosts is of higher precedence."""
-        running = self.problem.running[job]
-        hosts = [host for _, _, host, _ in running.places]
-        return not self.arrivals[hosts, : running.level + 1].any()
+        running, least = self.problem.running[job], self.least_arrived
+        return all(running.level < least[host] for _, _, host, _ in running.places)
 
     @contextmanager
     def without_rank_limits(self, jobs: Sequence[int]) -> Iterator[None]:

@@ -247,7 +247,7 @@ class _Counterfactual:
     def on_hosts(self, below: Sequence[tuple[int, JobPlacement]]) -> set[int]:
         """Return what arrives, not above the level, on a host that holds too much."""
         hosts = sorted(self._hosts)
-        if self._owner == ANY_JOB and not self._placement.arrivals[hosts, : self._level + 1].any():
+        if self._owner == ANY_JOB and (self._placement.least_arrived[hosts] > self._level).all():
             # What is there stood together before the round.
             return set()
         full = self._overfull_host()

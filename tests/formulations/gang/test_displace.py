@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,7 @@ from placewright.formulations.gang.heuristics.displace import (
 )
 from placewright.formulations.gang.heuristics.displacement import keep_within_quotas
 from placewright.formulations.gang.heuristics.gang_insertion import insert_gangs
-from placewright.formulations.gang.heuristics.host_victims import (
-    displace_by_hosts,
-    host_victims_apply,
-)
+from placewright.formulations.gang.heuristics.host_victims import displace_by_hosts
 from placewright.formulations.gang.incremental import exchange_jobs
 from placewright.formulations.gang.models.aggregate.host_columns import HostPatterns
 from placewright.formulations.gang.models.aggregate.solve import (
@@ -410,10 +408,10 @@ def displaced_lawfully(round_: Round) -> Placement:
 
 def by_hosts(plan: Placement) -> Placement | None:
     """The placement made of a plan, host by host; None if that gains nothing."""
-    _, patterns = next(aggregate_models(plan.problem, plan))
-    assert isinstance(patterns, HostPatterns)
     session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
-    return displace_by_hosts(session, patterns, plan)
+    found = displace_by_hosts(session, next(aggregate_models(plan.problem, plan)), plan)
+    assert session.degraded == []
+    return found
 
 
 def terms_of(round_: Round, placement: Placement) -> dict[str, int]:
@@ -423,22 +421,27 @@ def terms_of(round_: Round, placement: Placement) -> dict[str, int]:
     return dict(found.terms)
 
 
-@pytest.mark.parametrize("enumerated", [6, 1])
-@pytest.mark.parametrize("quotas", [False, True])
-@pytest.mark.parametrize("seed", by_day(range(40), 8))
-def test_victims_by_hosts_are_lawful_and_cost_no_more(
-    monkeypatch: pytest.MonkeyPatch, seed: int, quotas: bool, enumerated: int
+@pytest.mark.parametrize(("enumerated", "least"), [(6, 0.15), (1, 0.0)])
+def test_victims_by_hosts_are_lawful_and_gain_in_one_round_of_six(
+    monkeypatch: pytest.MonkeyPatch, enumerated: int, least: float
 ) -> None:
-    """Also where a host has too many jobs to look at all sets of them, but those of the plan."""
-    round_ = busy_round(seed, quotas=quotas)
-    plan = displaced_lawfully(round_)
-    set_parameters(monkeypatch, "insertion", max_enumerated_jobs=enumerated)
-    assert host_victims_apply(plan.problem)
-    found = by_hosts(plan) or plan
-    check(round_, found)
-    before, after = terms_of(round_, plan), terms_of(round_, found)
-    assert found.value >= plan.value
-    assert found.value > plan.value or after["disruption"] <= before["disruption"]
+    """Also where a host has too many jobs to look at all sets of them, but those of the plan.
+
+    With few sets to choose from it need not gain.
+    """
+    gained = []
+    for seed, quotas in product(by_day(range(40), 8), (False, True)):
+        round_ = busy_round(seed, quotas=quotas)
+        plan = displaced_lawfully(round_)
+        with monkeypatch.context() as patch:
+            set_parameters(patch, "insertion", max_enumerated_jobs=enumerated)
+            found = by_hosts(plan) or plan
+        check(round_, found)
+        before, after = terms_of(round_, plan), terms_of(round_, found)
+        assert found.value >= plan.value
+        assert found.value > plan.value or after["disruption"] <= before["disruption"]
+        gained.append(found.value > plan.value or after["disruption"] < before["disruption"])
+    assert np.mean(gained) >= least
 
 
 def singles(seed: int) -> Round:

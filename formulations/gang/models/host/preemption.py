@@ -484,8 +484,8 @@ def close_hosts_of_victims(m: HostModel) -> None:
             continue
         level = m.problem.running[entry.job].level
         places = m.stays.host[m.stays.entry == e]
-        arrived = m.placement.arrivals[m.hosts[places]].sum(axis=0)
-        if arrived[: level + 1].any():
+        least = m.placement.least_arrived[m.hosts[places]]
+        if (least <= level).any():
             m.model.row("no profit", m.y[e], lower=1.0)
             continue
         there = np.isin(m.x_host, places)
@@ -493,7 +493,7 @@ def close_hosts_of_victims(m: HostModel) -> None:
         rows = m.model.rows("no profit", len(below), upper=0.0)
         m.model.add(rows, m.x[below], 1.0)
         m.model.add(rows, m.y[e], -m.capacity[m.x_set[below], m.x_host[below]])
-        if arrived.any():
+        if (least < m.placement.arrivals.shape[1]).any():
             continue
         comes = m.x[there & (rank > level) & ~at_home]
         m.model.row("victim", np.append(m.y[e], comes), lower=1.0)
