@@ -286,6 +286,14 @@ def _share_of_counts(search: Search) -> float:
     return max(tuning.counts_share, min(tuning.max_counts_share, least))
 
 
+def _share_of_relaxation(search: Search) -> float:
+    """Return the share for the first relaxation: less where displacement is still to come."""
+    share = _share_of_counts(search)
+    if search.first == VALUE and search.problem.running and search.incumbent is None:
+        share = min(share, parameters.PARAMETERS.run.first_relaxation_share)
+    return share
+
+
 def _share_of_first_lns(search: Search) -> float:
     """Return the share for LNS before the host-indexed model: less, the sooner that is solved."""
     tuning = parameters.PARAMETERS.run
@@ -417,7 +425,7 @@ PHASES = (
         lambda s: s.first == FREED and not small(s.problem),
         needs_time=True,
     ),
-    Phase("relaxation", _relax, _searches_counts, share=_share_of_counts, needs_time=True),
+    Phase("relaxation", _relax, _searches_counts, share=_share_of_relaxation, needs_time=True),
     Phase(
         "whole jobs",
         _bound_by_whole_jobs,

@@ -198,16 +198,21 @@ def _improves_by_displacement(search: Search) -> bool:
     """Whether to displace running jobs before the relaxation, which may take all of the time.
 
     Not where the round is part of a decision that has a plan, nor on rounds so large that
-    displacement itself would take much of the time.
+    displacement itself would take much of the time, nor where it would take very little: then
+    displacement by the model comes first, as a plan that this proves to be the best needs no other.
     """
-    problem, session = search.problem, search.session
-    if search.first != VALUE or not problem.running or session.has_plan:
+    problem, tuning = search.problem, parameters.PARAMETERS.insertion
+    if search.first != VALUE or not problem.running or search.session.has_plan:
         return False
+    pairs = _pairs_per_second(search)
+    return tuning.ample_pairs_per_second < pairs <= tuning.host_option_pairs_per_second
+
+
+def _pairs_per_second(search: Search) -> float:
+    """Return the (host, pending option) pairs per second left, by which displacement takes time."""
+    problem, left = search.problem, search.session.remaining()
     options = sum(len(c.choices) for c in problem.classes if not c.running)
-    pairs = options * problem.cluster.num_hosts
-    return (
-        pairs <= parameters.PARAMETERS.insertion.host_option_pairs_per_second * session.remaining()
-    )
+    return options * problem.cluster.num_hosts / left if left > 0 else inf
 
 
 def _displace_at_once(search: Search) -> Steps:
@@ -272,10 +277,22 @@ def migrate(
     yield from run_phases(MIGRATION, search)
 
 
-def _displace_by_model(search: Search) -> Steps:
-    """Displace by the model; greedily, too, where that does not apply or there are quotas.
+def _may_displace_more(search: Search, found: Placement | None) -> bool:
+    """Whether greedy displacement may be worth more than what the model found.
 
-    The better placement becomes the incumbent; greedy displacement is left out if there is one.
+    Where a quota is used up, a job that starts has to stop others of the same tenant.
+    """
+    if found is None or search.problem.quota:
+        return True
+    ample = parameters.PARAMETERS.insertion.ample_pairs_per_second
+    is_open = not close_enough(search.problem, search.session, found)
+    return is_open and _pairs_per_second(search) <= ample
+
+
+def _displace_by_model(search: Search) -> Steps:
+    """Displace by the model, and greedily if there is no incumbent and that may be worth more.
+
+    The better placement becomes the incumbent.
     """
     problem, known = search.problem, search.incumbent
     if search.tightest is None:
@@ -297,8 +314,7 @@ def _displace_by_model(search: Search) -> Steps:
         prices = budget_prices(search.tightest.aggregate, duals)
         priced = displaced_at(problem, prices)
         found = max((p for p in (found, priced) if p), key=lambda p: p.value)
-    if search.first == VALUE and known is None and (found is None or problem.quota):
-        # Where a quota is used up, a job that starts has to stop others of the same tenant.
+    if search.first == VALUE and known is None and _may_displace_more(search, found):
         greedily = displaced(problem, search.session)
         found = max((p for p in (found, greedily) if p), key=lambda p: p.value)
     if found is not None:

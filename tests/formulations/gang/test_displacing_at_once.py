@@ -1,4 +1,4 @@
-"""Displacement before any model: its plan remains unless that by model is better."""
+"""Displacement before any model, or after it: its plan remains unless that by model is better."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from placewright.formulations.session import Session
 from placewright.instances.documents.round import Round
 from placewright.instances.generators.gang import generate_round
 from placewright.rounds import solve_round
-from placewright.solver import InProcess, Outcome, Status
+from placewright.solver import Arrays, InProcess, Limits, Outcome, Status
 
 LIMIT = 500.0
 SEEDS = range(3)
 
 
-@pytest.fixture(autouse=True)
-def _counts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[0, 10**9], ids=["at once", "after the relaxation"])
+def _counts_only(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
+    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=request.param)
 
 
 def busy(seed: int) -> Round:
@@ -69,8 +70,8 @@ def test_a_relaxation_that_takes_all_of_the_time_costs_nothing(
 ) -> None:
     clock = SimpleNamespace(now=time.monotonic())
 
-    def solve(*_: Any) -> Outcome:
-        clock.now += 2 * LIMIT
+    def solve(_self: InProcess, _backend: str, _arrays: Arrays, limits: Limits, *_: Any) -> Outcome:
+        clock.now += limits.seconds
         return Outcome(Status.NO_SOLUTION)
 
     monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -84,7 +85,7 @@ def test_a_worse_plan_by_model_does_not_replace_the_incumbent(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        migration, "displace_by_model", lambda *_: Placement(compile_round(busy(seed)))
+        migration, "displace_by_model", lambda *_, **__: Placement(compile_round(busy(seed)))
     )
     repaired: list[float] = []
 
@@ -98,7 +99,10 @@ def test_a_worse_plan_by_model_does_not_replace_the_incumbent(
     assert all(value >= worth for value in repaired)
 
 
-def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -> None:
+def test_nothing_is_displaced_at_once_where_that_would_take_much_or_little_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=0)
     problem = compile_round(busy(0))
     session = Session(InProcess().solve, deadline=time.monotonic() + LIMIT)
     assert [step.source for step in run_phases(DISPLACEMENT, Search(session, problem))]
@@ -106,3 +110,5 @@ def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -
     assert [*run_phases(DISPLACEMENT, Search(short, problem))] == []
     part = replace(session, has_plan=True)
     assert [*run_phases(DISPLACEMENT, Search(part, problem))] == []
+    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=10**9)
+    assert [*run_phases(DISPLACEMENT, Search(session, problem))] == []
