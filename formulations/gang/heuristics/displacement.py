@@ -636,8 +636,11 @@ class DisplacementCost:
         fits &= level <= self._least_arrived[hosts]
         for shape in shapes.tolist() if problem.over.sets is not None else ():
             fits &= self._with_leave(shape)[at]
-        may_come = np.logical_and.reduce(problem.shape_hosts[shapes])
-        fits &= (may_come & (self.placement.least_rank <= rank))[hosts]
+        # Rows are by rising host: most often they are of one.
+        some = slice(hosts[0], hosts[-1] + 1) if len(hosts) else slice(0, 0)
+        may_come = np.logical_and.reduce(problem.shape_hosts[shapes, some])
+        may_come &= self.placement.least_rank[some] <= rank
+        fits &= may_come[hosts - some.start]
         width, left = len(need) - len(self._pools), left or self.placement.pools.left
         for d in np.flatnonzero(need[:width]):
             fits &= capacity[:, d] >= need[d]
