@@ -158,7 +158,7 @@ class InsertionParameters:
     host_victims_gap_rel: float = 0.002
     # (Host, pending option) pairs per second left, up to which displacement comes before models.
     host_option_pairs_per_second: int = 400_000
-    ample_pairs_per_second: int = 40_000  # Up to which the model comes first
+    ample_pairs_per_second: int = 40_000  # Up to which it comes after the model
     # (Host, counted start) pairs per second left, up to which jobs that counts start are inserted
     # anew.
     host_start_pairs_per_second: int = 2_000_000
@@ -268,7 +268,7 @@ class RunParameters:
     max_first_exact_seconds: float = 1.0
     first_exact_share: float = 0.2
     # Of the time left, for the first relaxation where displacement is still to come.
-    first_relaxation_share: float = 0.5
+    first_relaxation_share: float = 0.8
     # Of the time left, for each search of counts before that model, in a small round.
     counts_share: float = 0.3
     counts_seconds: float = 1.0  # What such a search may take at least,

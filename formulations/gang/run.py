@@ -15,6 +15,7 @@ from placewright.formulations.gang.heuristics.migration import (
     COUNT_SEARCH,
     DISPLACEMENT,
     MIGRATION,
+    displaces_by_model_first,
     evacuate_at_once,
     migrate,
     search_counts,
@@ -286,10 +287,14 @@ def _share_of_counts(search: Search) -> float:
     return max(tuning.counts_share, min(tuning.max_counts_share, least))
 
 
+def _displaces_at_once(search: Search) -> bool:
+    return _searches_counts(search) and not displaces_by_model_first(search)
+
+
 def _share_of_relaxation(search: Search) -> float:
     """Return the share for the first relaxation: less where displacement is still to come."""
     share = _share_of_counts(search)
-    if search.first == VALUE and search.problem.running and search.incumbent is None:
+    if displaces_by_model_first(search):
         share = min(share, parameters.PARAMETERS.run.first_relaxation_share)
     return share
 
@@ -418,7 +423,7 @@ PHASES = (
         lambda s: small(s.problem) and not _searches_counts(s),
         needs_time=True,
     ),
-    *(replace(p, applies=_both(_searches_counts, p.applies)) for p in DISPLACEMENT),
+    *(replace(p, applies=_both(_displaces_at_once, p.applies)) for p in DISPLACEMENT),
     Phase(
         "bound of freed",
         _bound_freed,

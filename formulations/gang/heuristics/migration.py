@@ -195,17 +195,23 @@ def evacuate_at_once(search: Search) -> Steps:
 
 
 def _improves_by_displacement(search: Search) -> bool:
-    """Whether to displace running jobs before the relaxation, which may take all of the time.
+    """Whether to displace running jobs without a model, which may take all of the time.
 
     Not where the round is part of a decision that has a plan, nor on rounds so large that
-    displacement itself would take much of the time, nor where it would take very little: then
-    displacement by the model comes first, as a plan that this proves to be the best needs no other.
+    displacement itself would take much of the time.
     """
-    problem, tuning = search.problem, parameters.PARAMETERS.insertion
-    if search.first != VALUE or not problem.running or search.session.has_plan:
-        return False
-    pairs = _pairs_per_second(search)
-    return tuning.ample_pairs_per_second < pairs <= tuning.host_option_pairs_per_second
+    displaces = search.first == VALUE and search.problem.running and not search.session.has_plan
+    most = parameters.PARAMETERS.insertion.host_option_pairs_per_second
+    return bool(displaces) and _pairs_per_second(search) <= most
+
+
+def displaces_by_model_first(search: Search) -> bool:
+    """Whether displacement without a model would take little of the time, and follows the model.
+
+    What this proves to be the best needs no other plan.
+    """
+    most = parameters.PARAMETERS.insertion.ample_pairs_per_second
+    return _improves_by_displacement(search) and _pairs_per_second(search) <= most
 
 
 def _pairs_per_second(search: Search) -> float:
@@ -273,26 +279,16 @@ def migrate(
     """
     search = Search(session, problem)
     search.tightest, search.relaxation, search.incumbent = tightest, relaxation, incumbent
+    search.displaced = incumbent is not None
     search.reported_value = -inf if incumbent is None else incumbent.value
     yield from run_phases(MIGRATION, search)
 
 
-def _may_displace_more(search: Search, found: Placement | None) -> bool:
-    """Whether greedy displacement may be worth more than what the model found.
-
-    Where a quota is used up, a job that starts has to stop others of the same tenant.
-    """
-    if found is None or search.problem.quota:
-        return True
-    ample = parameters.PARAMETERS.insertion.ample_pairs_per_second
-    is_open = not close_enough(search.problem, search.session, found)
-    return is_open and _pairs_per_second(search) <= ample
-
-
 def _displace_by_model(search: Search) -> Steps:
-    """Displace by the model, and greedily if there is no incumbent and that may be worth more.
+    """Displace by the model; greedily, too, where that does not apply or there are quotas.
 
-    The better placement becomes the incumbent.
+    The better placement becomes the incumbent; greedy displacement is left out if there is one, or
+    if it follows.
     """
     problem, known = search.problem, search.incumbent
     if search.tightest is None:
@@ -314,13 +310,23 @@ def _displace_by_model(search: Search) -> Steps:
         prices = budget_prices(search.tightest.aggregate, duals)
         priced = displaced_at(problem, prices)
         found = max((p for p in (found, priced) if p), key=lambda p: p.value)
-    if search.first == VALUE and known is None and _may_displace_more(search, found):
+    lacks = found is None or problem.quota
+    if search.first == VALUE and known is None and lacks and not _improves_by_displacement(search):
+        # Where a quota is used up, a job that starts has to stop others of the same tenant.
         greedily = displaced(problem, search.session)
         found = max((p for p in (found, greedily) if p), key=lambda p: p.value)
     if found is not None:
         search.incumbent = found
         upgrade_options(found)
         yield from search.report_improvement(found, "displacing")
+
+
+def _displace_without_model(search: Search) -> Steps:
+    """Run the phases of `DISPLACEMENT`: their plan is the incumbent if the model found none."""
+    inner = Search(search.session, search.problem)
+    yield from run_phases(DISPLACEMENT, inner)
+    if search.incumbent is None:
+        search.incumbent = inner.incumbent
 
 
 def _repack(search: Search) -> Steps:
@@ -494,6 +500,11 @@ def _moves_running_jobs(search: Search) -> bool:
 MIGRATION = (
     Phase("relaxation of classes", Search.relax_classes, Search.has_classes, needs_time=True),
     Phase("displacement by model", _displace_by_model, _is_open),
+    Phase(
+        "displacement after the model",
+        _displace_without_model,
+        lambda s: not s.displaced and _is_open(s) and _improves_by_displacement(s),
+    ),
     Phase("repacking", _repack, _incumbent_may_gain, needs_time=True),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain, needs_time=True),
     Phase(

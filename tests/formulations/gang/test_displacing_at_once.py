@@ -99,10 +99,7 @@ def test_a_worse_plan_by_model_does_not_replace_the_incumbent(
     assert all(value >= worth for value in repaired)
 
 
-def test_nothing_is_displaced_at_once_where_that_would_take_much_or_little_of_the_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=0)
+def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -> None:
     problem = compile_round(busy(0))
     session = Session(InProcess().solve, deadline=time.monotonic() + LIMIT)
     assert [step.source for step in run_phases(DISPLACEMENT, Search(session, problem))]
@@ -110,5 +107,3 @@ def test_nothing_is_displaced_at_once_where_that_would_take_much_or_little_of_th
     assert [*run_phases(DISPLACEMENT, Search(short, problem))] == []
     part = replace(session, has_plan=True)
     assert [*run_phases(DISPLACEMENT, Search(part, problem))] == []
-    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=10**9)
-    assert [*run_phases(DISPLACEMENT, Search(session, problem))] == []
