@@ -287,8 +287,7 @@ def migrate(
 def _displace_by_model(search: Search) -> Steps:
     """Displace by the model; greedily, too, where that does not apply or there are quotas.
 
-    The better placement becomes the incumbent; greedy displacement is left out if there is one, or
-    if it follows.
+    The better placement becomes the incumbent; greedy displacement is left out if there is one.
     """
     problem, known = search.problem, search.incumbent
     if search.tightest is None:
@@ -310,9 +309,9 @@ def _displace_by_model(search: Search) -> Steps:
         prices = budget_prices(search.tightest.aggregate, duals)
         priced = displaced_at(problem, prices)
         found = max((p for p in (found, priced) if p), key=lambda p: p.value)
-    lacks = found is None or problem.quota
-    if search.first == VALUE and known is None and lacks and not _improves_by_displacement(search):
+    if search.first == VALUE and known is None and (found is None or problem.quota):
         # Where a quota is used up, a job that starts has to stop others of the same tenant.
+        search.displaced = True
         greedily = displaced(problem, search.session)
         found = max((p for p in (found, greedily) if p), key=lambda p: p.value)
     if found is not None:
@@ -322,11 +321,8 @@ def _displace_by_model(search: Search) -> Steps:
 
 
 def _displace_without_model(search: Search) -> Steps:
-    """Run the phases of `DISPLACEMENT`: their plan is the incumbent if the model found none."""
-    inner = Search(search.session, search.problem)
-    yield from run_phases(DISPLACEMENT, inner)
-    if search.incumbent is None:
-        search.incumbent = inner.incumbent
+    """Run the phases of `DISPLACEMENT`; the model's placement remains the incumbent."""
+    yield from run_phases(DISPLACEMENT, Search(search.session, search.problem))
 
 
 def _repack(search: Search) -> Steps:
