@@ -158,7 +158,7 @@ class InsertionParameters:
     host_victims_gap_rel: float = 0.002
     # (Host, pending option) pairs per second left, up to which displacement comes before models.
     host_option_pairs_per_second: int = 400_000
-    ample_pairs_per_second: int = 40_000  # Up to which it comes after the model
+    ample_pairs_per_second: int = 40_000  # Up to which the model comes first
     # (Host, counted start) pairs per second left, up to which jobs that counts start are inserted
     # anew.
     host_start_pairs_per_second: int = 2_000_000

@@ -206,9 +206,9 @@ def _improves_by_displacement(search: Search) -> bool:
 
 
 def displaces_by_model_first(search: Search) -> bool:
-    """Whether displacement without a model would take little of the time, and follows the model.
+    """Whether there is ample time for the model: what it proves to be the best needs no other plan.
 
-    What this proves to be the best needs no other plan.
+    Then jobs are displaced without it only where it finds nothing, or there are quotas.
     """
     most = parameters.PARAMETERS.insertion.ample_pairs_per_second
     return _improves_by_displacement(search) and _pairs_per_second(search) <= most
@@ -279,7 +279,6 @@ def migrate(
     """
     search = Search(session, problem)
     search.tightest, search.relaxation, search.incumbent = tightest, relaxation, incumbent
-    search.displaced = incumbent is not None
     search.reported_value = -inf if incumbent is None else incumbent.value
     yield from run_phases(MIGRATION, search)
 
@@ -311,18 +310,12 @@ def _displace_by_model(search: Search) -> Steps:
         found = max((p for p in (found, priced) if p), key=lambda p: p.value)
     if search.first == VALUE and known is None and (found is None or problem.quota):
         # Where a quota is used up, a job that starts has to stop others of the same tenant.
-        search.displaced = True
         greedily = displaced(problem, search.session)
         found = max((p for p in (found, greedily) if p), key=lambda p: p.value)
     if found is not None:
         search.incumbent = found
         upgrade_options(found)
         yield from search.report_improvement(found, "displacing")
-
-
-def _displace_without_model(search: Search) -> Steps:
-    """Run the phases of `DISPLACEMENT`; the model's placement remains the incumbent."""
-    yield from run_phases(DISPLACEMENT, Search(search.session, search.problem))
 
 
 def _repack(search: Search) -> Steps:
@@ -496,11 +489,6 @@ def _moves_running_jobs(search: Search) -> bool:
 MIGRATION = (
     Phase("relaxation of classes", Search.relax_classes, Search.has_classes, needs_time=True),
     Phase("displacement by model", _displace_by_model, _is_open),
-    Phase(
-        "displacement after the model",
-        _displace_without_model,
-        lambda s: not s.displaced and _is_open(s) and _improves_by_displacement(s),
-    ),
     Phase("repacking", _repack, _incumbent_may_gain, needs_time=True),
     Phase("gang insertion", _insert_gangs, _incumbent_may_gain, needs_time=True),
     Phase(

@@ -142,8 +142,6 @@ class Search(SearchState):
         The first placement, which moves no running job.
     incumbent
         The placement of most value among those that move or stop running jobs.
-    displaced
-        Whether running jobs have been displaced without a model.
     reported_value
         Value of the best placement already yielded by a phase of migration.
     models
@@ -162,7 +160,6 @@ class Search(SearchState):
     problem: Problem
     greedy: Placement | None = None
     incumbent: Placement | None = None
-    displaced: bool = False
     reported_value: float = float("-inf")
     models: Iterator[PricedModel] = field(default_factory=lambda: iter(()))
     tightest: PricedModel | None = None

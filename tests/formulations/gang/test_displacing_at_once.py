@@ -84,6 +84,7 @@ def test_a_relaxation_that_takes_all_of_the_time_costs_nothing(
 def test_a_worse_plan_by_model_does_not_replace_the_incumbent(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=0)
     monkeypatch.setattr(
         migration, "displace_by_model", lambda *_, **__: Placement(compile_round(busy(seed)))
     )
