@@ -108,3 +108,16 @@ def test_nothing_is_displaced_at_once_where_that_would_take_much_of_the_time() -
     assert [*run_phases(DISPLACEMENT, Search(short, problem))] == []
     part = replace(session, has_plan=True)
     assert [*run_phases(DISPLACEMENT, Search(part, problem))] == []
+
+
+def test_a_plan_that_the_model_proves_to_be_the_best_needs_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=10**9)
+    monkeypatch.delattr(migration, "displaced")
+    monkeypatch.delattr(migration, "insert_gangs")
+    round_ = generate_round(256, 60, mix="easy", seed=3)
+    plan = solve_round(round_, time_limit=LIMIT, isolation="none")
+    assert plan.certificate is not None
+    assert plan.certificate.terms[0].status == "optimal"
+    assert plan.certificate.degraded == ()
