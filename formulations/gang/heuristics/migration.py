@@ -208,10 +208,12 @@ def _improves_by_displacement(search: Search) -> bool:
 def displaces_by_model_first(search: Search) -> bool:
     """Whether there is ample time for the model: what it proves to be the best needs no other plan.
 
-    Then jobs are displaced without it only where it finds nothing, or there are quotas.
+    Then jobs are displaced without it only where it finds nothing, or there are quotas. Patterns
+    that are good for the sum of priority classes are poor for each: there it does not come first.
     """
     most = parameters.PARAMETERS.insertion.ample_pairs_per_second
-    return _improves_by_displacement(search) and _pairs_per_second(search) <= most
+    is_ample = _improves_by_displacement(search) and _pairs_per_second(search) <= most
+    return is_ample and not search.has_classes()
 
 
 def _pairs_per_second(search: Search) -> float:
