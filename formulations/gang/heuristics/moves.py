@@ -455,7 +455,7 @@ class EjectionMoves:
         order = order[np.argsort(least[order], kind="stable")]
         short = self.problem.shape_demand[shape] - self.placement.free
         came = self.placement.least_arrived
-        came = np.where(came < self.placement.arrivals.shape[1], came, PENDING)
+        came = np.where(came < self.placement.none_arrived, came, PENDING)
         first = 0
         while first < len(order) and least[order[first]] < best:
             # As many again as all before: most often one of the first is the best.
@@ -522,7 +522,7 @@ class EjectionMoves:
 
     def preempted_lawfully(self, job: int) -> bool:
         """Whether tasks arrived on the hosts where a job ran, and all are of higher precedence."""
-        least, none = self.placement.least_arrived, self.placement.arrivals.shape[1]
+        least, none = self.placement.least_arrived, self.placement.none_arrived
         return self.placement.may_be_preempted(job) and any(
             least[host] < none for _, _, host, _ in self.problem.running[job].places
         )

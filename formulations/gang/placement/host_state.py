@@ -245,10 +245,10 @@ class HostState:
         if links is not None and links.required.any():
             self.link_state = LinkState(links, self.gpu_free)
         levels = 1 + int(problem.running_tasks[:, 1].max(initial=-1))
-        ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
+        self.none_arrived = ranks = max(levels, int(problem.shape_rank.max(initial=0))) + 1
         # (hosts, ranks): tasks of each rank that have arrived; (hosts,): the least rank of these,
-        # above every rank without any; and the least rank that still may arrive, above the level
-        # of every stopped job that was there.
+        # or `none_arrived`, above every rank; and the least rank that still may arrive, above the
+        # level of every stopped job that was there.
         self.arrivals = np.zeros((cluster.num_hosts, ranks), dtype=np.int64)
         self.least_arrived = np.full(cluster.num_hosts, ranks, dtype=np.int64)
         self.least_rank = np.zeros(cluster.num_hosts, dtype=np.int64)
@@ -357,7 +357,7 @@ class HostState:
             self.least_arrived[host] = min(rank, self.least_arrived[host])
         elif rank == self.least_arrived[host]:
             some = np.flatnonzero(self.arrivals[host])
-            self.least_arrived[host] = some[0] if len(some) else self.arrivals.shape[1]
+            self.least_arrived[host] = some[0] if len(some) else self.none_arrived
 
     def lift(self, shape: int, put: TaskPlacement) -> None:
         """Release what tasks hold."""

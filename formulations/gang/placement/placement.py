@@ -241,7 +241,7 @@ class Placement(HostState):
     def only_on(self, hosts: Bools) -> Iterator[None]:
         """Context: no task arrives on hosts other than these, bool (hosts,)."""
         before = self.least_rank
-        self.least_rank = np.where(hosts, before, self.arrivals.shape[1])  # above every rank
+        self.least_rank = np.where(hosts, before, self.none_arrived)
         yield
         self.least_rank = before
 

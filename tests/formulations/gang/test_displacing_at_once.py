@@ -33,11 +33,9 @@ LIMIT = 500.0
 SEEDS = range(3)
 
 
-@pytest.fixture(autouse=True, params=[0, 10**9], ids=["at once", "after the relaxation"])
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+@pytest.fixture(autouse=True)
+def no_exact_model(monkeypatch: pytest.MonkeyPatch) -> None:
     set_parameters(monkeypatch, "run", max_exact_variables=-1)
-    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=request.param)
-    return request.param == 0
 
 
 def busy(seed: int) -> Round:
@@ -65,11 +63,13 @@ def value_of(round_: Round) -> float:
     return plan.certificate.terms[0].value
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_relaxation_that_takes_all_of_the_time_costs_nothing(
     seed: int, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does one that takes twice that, if displacement came before it."""
+    set_parameters(monkeypatch, "insertion", ample_pairs_per_second=0 if at_once else 10**9)
     clock = SimpleNamespace(now=time.monotonic())
 
     def solve(_self: InProcess, _backend: str, _arrays: Arrays, limits: Limits, *_: Any) -> Outcome:

@@ -48,7 +48,7 @@ def test_losses_of_hosts_at_once_are_those_one_by_one(seed: int, mix: str) -> No
     placement = Placement(problem)
     fill_by_policy(placement)
     moves = EjectionMoves(placement)
-    came, ranks = placement.least_arrived, placement.arrivals.shape[1]
+    came, ranks = placement.least_arrived, placement.none_arrived
     owners = sorted({account for job_class in problem.classes for account in job_class.accounts})
     hosts = np.arange(problem.cluster.num_hosts)
     for _ in range(40):

@@ -493,7 +493,7 @@ def close_hosts_of_victims(m: HostModel) -> None:
         rows = m.model.rows("no profit", len(below), upper=0.0)
         m.model.add(rows, m.x[below], 1.0)
         m.model.add(rows, m.y[e], -m.capacity[m.x_set[below], m.x_host[below]])
-        if (least < m.placement.arrivals.shape[1]).any():
+        if (least < m.placement.none_arrived).any():
             continue
         comes = m.x[there & (rank > level) & ~at_home]
         m.model.row("victim", np.append(m.y[e], comes), lower=1.0)
