@@ -147,9 +147,12 @@ class InsertionParameters:
     # Patterns of whole hosts, those of least reduced cost, that the relaxation does not use and the
     # restricted master has.
     max_unused_patterns: int = 100
-    # Of the time left for the restricted master, and its most seconds.
+    # Of the time left for the restricted master, and its most seconds. Gap to its relaxation, from
+    # which on that is rounded, too, and most seconds of that.
     displacement_share: float = 0.4
     max_displacement_seconds: float = 6.0
+    rounding_gap_rel: float = 1e-3
+    max_rounding_seconds: float = 1.5
     # Of the time left for the column generation over hosts, and then for its integer program; most
     # seconds of that; how far prices go from the best ones to the last ones; and the gap of both.
     host_victims_share: float = 0.4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, inf
 from typing import TypeAlias
@@ -507,13 +507,16 @@ def displace_by_model(
     left_out = {*program.held} if best is None else {f"hold:{t}" for t in terms} & {*program.held}
     for term in terms:
         arrays = patterns.relax_exchanges(program.arrays(term, without=left_out), session.backend)
+        arrays = arrays.without_columns(excluded & ~inner if term == SPREAD else excluded)
         outcome = session.optimise(
-            arrays.without_columns(excluded & ~inner if term == SPREAD else excluded),
+            arrays,
             share=tuning.displacement_share,
             most=tuning.max_displacement_seconds,
             gap=gap,
             start=values,
         )
+        if best is None and values is None:
+            outcome = _or_rounded(session, arrays, of_classes or relaxed, outcome)
         if outcome is None or outcome.values is None or outcome.objective is None:
             break
         values = outcome.values
@@ -553,6 +556,34 @@ def _columns_to_exclude(
     unused = unused[np.argsort(-worth[unused], kind="stable")]
     excluded[unused[parameters.PARAMETERS.insertion.max_unused_patterns :]] = True
     return excluded
+
+
+def _or_rounded(
+    session: Session, arrays: Arrays, relaxed: Outcome, outcome: Outcome | None
+) -> Outcome | None:
+    """Return an outcome, or where it is far from a relaxation the best rounding of that, if better.
+
+    Each variable is rounded up or down (relaxation enforced neighbourhood search, Berthold 2014):
+    soon solved, where branch and bound of the whole program may find nothing near for seconds.
+    """
+    if relaxed.values is None:
+        return outcome
+    near = np.zeros(arrays.columns)
+    near[: len(relaxed.values)] = relaxed.values
+    objective = None if outcome is None else outcome.objective
+    worth, tuning = -inf if objective is None else objective, parameters.PARAMETERS.insertion
+    if worth >= arrays.objective_of(near) * (1 - tuning.rounding_gap_rel):
+        return outcome
+    lower = np.where(arrays.integer, np.floor(near + TOLERANCE), -inf)
+    upper = np.where(arrays.integer, np.ceil(near - TOLERANCE), inf).clip(max=arrays.upper)
+    rounded = session.optimise(
+        replace(arrays, lower=np.clip(lower, arrays.lower, upper), upper=upper),
+        share=tuning.displacement_share,
+        most=tuning.max_rounding_seconds,
+    )
+    if rounded is None or rounded.objective is None or rounded.objective <= worth:
+        return outcome
+    return rounded
 
 
 # Repacking: bin packing of one-task jobs anew, shares included, so that more of them run.

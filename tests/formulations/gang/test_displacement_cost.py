@@ -17,17 +17,20 @@ from placewright.formulations.gang import parameters
 from placewright.formulations.gang.heuristics.displacement import DisplacementCost
 from placewright.formulations.gang.heuristics.repacking import displace_by_model
 from placewright.formulations.gang.models.aggregate.solve import (
+    aggregate_models,
     bound_by_relaxation,
     collect_bounds,
     host_pattern_model,
     tasks_per_host,
 )
+from placewright.formulations.gang.placement.greedy import fill_by_policy
 from placewright.formulations.gang.placement.placement import Placement
 from placewright.formulations.gang.problem.compile import compile_round
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.session import Session
 from placewright.instances.checks.round import check_round
 from placewright.instances.documents.round import Round
+from placewright.instances.generators.gang import generate_round
 from placewright.solver import InProcess
 
 Raw = dict[str, Any]
@@ -257,3 +260,22 @@ def test_of_jobs_of_equal_worth_those_start_that_spread_least(
     assert found.value == value
     started = [problem.classes[start.job_class].choices[0] for _, start in found.changed()]
     assert all(choice.is_single_task for choice in started)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_relaxation_is_rounded_where_the_program_finds_nothing_near(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes of it is worth nearly as much as what comes of the program's optimum."""
+    problem = compile_round(generate_round(256, 100, mix="hard", seed=seed))
+    greedy = Placement(problem)
+    fill_by_policy(greedy)
+    session = Session(InProcess().solve, deadline=time.monotonic() + 60.0)
+    model = next(aggregate_models(problem, greedy))
+    _, relaxed = collect_bounds(bound_by_relaxation(session, *model, "value"))
+    best = displace_by_model(session, model, relaxed)
+    set_parameters(monkeypatch, "insertion", max_displacement_seconds=0.0)
+    rounded = displace_by_model(session, model, relaxed)
+    assert best is not None
+    assert rounded is not None
+    assert rounded.value >= 0.8 * best.value > greedy.value
