@@ -40,7 +40,7 @@ from placewright.formulations.gang.problem.limits import DISRUPTION, SPREAD, VAL
 from placewright.formulations.gang.problem.problem import Problem
 from placewright.formulations.plan_messages import HOLD_SLACK
 from placewright.formulations.session import Session
-from placewright.solver import Arrays, Model, Outcome
+from placewright.solver import Arrays, Model, Outcome, Status
 from placewright.topology.units import WHOLE_GPU
 
 # Cutting stock by column generation (Gilmore and Gomory 1961): GPUs are cut into shares anew.
@@ -564,9 +564,10 @@ def _or_rounded(
     """Return an outcome, or where it is far from a relaxation the best rounding of that, if better.
 
     Each variable is rounded up or down (relaxation enforced neighbourhood search, Berthold 2014):
-    soon solved, where branch and bound of the whole program may find nothing near for seconds.
+    soon solved, where branch and bound of the whole program may find nothing near for seconds. An
+    optimum of the program needs none.
     """
-    if relaxed.values is None:
+    if relaxed.values is None or (outcome is not None and outcome.status is Status.OPTIMAL):
         return outcome
     near = np.zeros(arrays.columns)
     near[: len(relaxed.values)] = relaxed.values
