@@ -552,8 +552,7 @@ def round_relaxation(
     if counts.problem.part_demands is None or relaxed is None or relaxed.values is None:
         return None
     # Patterns found since the relaxation was solved are not in its point.
-    values = np.zeros(counts.model.columns)
-    values[: len(relaxed.values)] = relaxed.values
+    values = np.pad(relaxed.values, (0, counts.model.columns - len(relaxed.values)))
     up = np.ceil(values - TOLERANCE)
     up[counts.y] = np.rint(values[counts.y])
     return disaggregate(counts, patterns, up, session)

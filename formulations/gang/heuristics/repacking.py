@@ -549,8 +549,7 @@ def _columns_to_exclude(
     excluded = counts.inner_gang_columns
     if relaxed.values is None or relaxed.row_duals is None:
         return excluded
-    used = np.zeros(arrays.columns)
-    used[: len(relaxed.values)] = relaxed.values
+    used = np.pad(relaxed.values, (0, arrays.columns - len(relaxed.values)))
     worth = arrays.reduced_costs(relaxed.row_duals)
     unused = patterns[used[patterns] <= USED_TOLERANCE]
     unused = unused[np.argsort(-worth[unused], kind="stable")]
@@ -569,10 +568,9 @@ def _or_rounded(
     """
     if relaxed.values is None or (outcome is not None and outcome.status is Status.OPTIMAL):
         return outcome
-    near = np.zeros(arrays.columns)
-    near[: len(relaxed.values)] = relaxed.values
-    objective = None if outcome is None else outcome.objective
-    worth, tuning = -inf if objective is None else objective, parameters.PARAMETERS.insertion
+    tuning = parameters.PARAMETERS.insertion
+    near = np.pad(relaxed.values, (0, arrays.columns - len(relaxed.values)))
+    worth = -inf if outcome is None or outcome.objective is None else outcome.objective
     if worth >= arrays.objective_of(near) * (1 - tuning.rounding_gap_rel):
         return outcome
     lower = np.where(arrays.integer, np.floor(near + TOLERANCE), -inf)
